@@ -4,10 +4,10 @@
     locust -f loadtests/locustfile.py --host http://127.0.0.1:8000 --shape spike
 
 Callers send single requests or batches. Every reply is checked against its request
-(``loadtests.load.checking``). After the load each input is sent again without load, bypassing the
+(``loadtests.load.outcomes``). After the load each input is sent again without load, bypassing the
 service's cache, and the answers must agree, unless the probability without load is within 0.02 of
 one half. Each input has a unique mark, so that neither the verdict cache nor the engine's prefix
-cache has seen it; ``--repeats`` repeats some, which the cache may answer.
+cache has seen it.
 
 A run fails (exit code 1) on any ``wrong`` or ``lost`` answer, on one that could not be checked, and
 if more than ``--max-absent`` of the requests end without a score. In ``spike`` ``overloaded`` is
@@ -20,22 +20,21 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, User, constant_pacing, events, task
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
-from loadtests.load.arguments import add_arguments
-from loadtests.load.checking import GRACE_S, Checked, check, check_batch, lost, within_deadline
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.run import Run
-from loadtests.load.shapes import TICK_S
+from loadtests.load.outcomes import GRACE_S, Checked, check, check_batch
+from loadtests.load.run import Run, add_arguments
 
 logger = logging.getLogger(__name__)
 
 _SPAWNED_PER_S = 100.0
 _CONNECTIONS = 4096
+_TICK_S = 1.0  # between a caller's requests, or longer if the answer takes longer
 
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -64,17 +63,14 @@ class Shape(LoadTestShape):
                 return None
             super().reset_time()
         users = self.run.users_at(self.get_run_time())
-        return None if users is None else (users, _SPAWNED_PER_S, self.run.users)
+        return None if users is None else (users, _SPAWNED_PER_S, [Caller])
 
 
 class Caller(FastHttpUser):
     """Sends once a second, or when the last answer came; in an open loop, as rollouts end."""
 
-    abstract = True
-    transport: ClassVar[str]
-    path: ClassVar[str]
     concurrency = _CONNECTIONS
-    wait_time = constant_pacing(TICK_S)
+    wait_time = constant_pacing(_TICK_S)
 
     def __init__(self, environment: Any) -> None:
         self.test: Run = environment.shape_class.run
@@ -85,7 +81,7 @@ class Caller(FastHttpUser):
     def ask(self) -> None:
         """Send one call; in an open loop all calls, each when it is due."""
         run = self.test
-        if not run.load.open_loop:
+        if not run.open_loop:
             if not run.stopping.is_set():  # locust ends callers that were waiting
                 self.send(run.rollouts.group(run.size), time.perf_counter())
             return
@@ -99,63 +95,27 @@ class Caller(FastHttpUser):
 
     def send(self, samples: list[Sample], due: float) -> None:
         """Send samples and check the reply; ``due`` is when they should have been sent."""
-        self.test.outcomes.ask(samples, time.perf_counter())
-        with self.client.post(self.path, json=self.body(samples), catch_response=True) as reply:
-            if reply.status_code:
-                found = self.checked(samples, _decoded(reply), reply.status_code)
+        run = self.test
+        run.outcomes.ask(samples, time.perf_counter())
+        bodies = [sample.body for sample in samples]
+        body: Body = {"requests": bodies} if run.size > 1 else bodies[0]
+        with self.client.post(run.path, json=body, catch_response=True) as reply:
+            code = reply.status_code
+            if not code:
+                found = [Checked("lost", type(reply.error).__name__)] * len(samples)
+            elif run.size > 1:
+                found = check_batch(samples, _decoded(reply), code)
             else:
-                found = [lost(type(reply.error).__name__)] * len(samples)
-            latency_ms, failure = self.record(samples, found, due)
+                found = [check(samples[0], _decoded(reply), code)]
+            now = time.perf_counter()
+            if now - due > run.timeout_s + GRACE_S:
+                found = [Checked("lost", "late")] * len(samples)
+            latency_ms = 1000 * (now - due)
+            for sample, checked in zip(samples, found, strict=True):
+                run.outcomes.record(sample, checked, latency_ms, now)
             reply.request_meta["response_time"] = latency_ms
+            failure = next((each.failure for each in found if each.failure), None)
             reply.failure(failure) if failure else reply.success()
-
-    def record(
-        self, samples: list[Sample], found: list[Checked], due: float
-    ) -> tuple[float, str | None]:
-        """Record the replies; return the latency in ms and the first failure's name."""
-        run, now = self.test, time.perf_counter()
-        found = [within_deadline(each, now - due, run.timeout_s) for each in found]
-        for sample, checked in zip(samples, found, strict=True):
-            run.outcomes.record(sample, checked, 1000 * (now - due), now, self.path)
-        return 1000 * (now - due), next((each.failure for each in found if each.failure), None)
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The request body."""
-        raise NotImplementedError
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the reply, one entry per sample."""
-        raise NotImplementedError
-
-
-class HttpSingleUser(Caller):
-    """Sends one request per call."""
-
-    transport = "http-single"
-    path = "/v1/score"
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The request itself."""
-        return samples[0].body
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the one result."""
-        return [check(samples[0], reply, code)]
-
-
-class HttpBatchUser(Caller):
-    """Sends a group's samples per call."""
-
-    transport = "http-batch"
-    path = "/v1/score/batch"
-
-    def body(self, samples: list[Sample]) -> Body:
-        """The batch's body."""
-        return {"requests": [sample.body for sample in samples]}
-
-    def checked(self, samples: list[Sample], reply: Any, code: int) -> list[Checked]:
-        """Check the results in order."""
-        return check_batch(samples, reply, code)
 
 
 @events.test_stopping.add_listener
@@ -184,7 +144,7 @@ def abort_unfinished(environment: Any, **_: Any) -> None:
     """Fail a run without figures."""
     run: Run | None = environment.shape_class.run
     if run is not None and run.failures is None:
-        run.abort()
+        run.failures = ["aborted"]
         environment.process_exit_code = 1
 
 

@@ -5,9 +5,6 @@ times are drawn from a seeded log-normal and scaled so that the longest takes 10
 rule-based phase of the system that this one replaces. With each service, environments are stepped
 as their trajectories end, and in the old way (``_serial``: ``generator.batched=true``): one
 blocking call after another once all generation is over.
-
-``gpu_rate`` is a stand-in with the pace of that system's judge on a GPU, 0.114 s a verdict: its
-phase took 18.0 s with a judge and 10.7 s without, for 64 samples one at a time.
 """
 
 from __future__ import annotations
@@ -15,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
@@ -28,27 +22,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 import typing_extensions
-import uvicorn
-from rich.table import Table
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
-from deployments.local import console, deployed, free_port
+from deployments.local import console, deployed
 from examples.demo import SAMPLES
 from loadtests.recorded_env import SEEN
 from reward_serve import HttpRewardClient
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.schema import ScoreResult, Status
-from reward_serve_answers import verify_any
 
 if sys.version_info < (3, 12):  # all that skyrl's generator needs of Python 3.12
     typing.TypedDict = typing_extensions.TypedDict
 
 PROMPTS, GROUP = 16, 4
 PHASE_S = 10.7
-GPU_VERDICT_S = (18.0 - 10.7) / (PROMPTS * GROUP)
 RESULTS = Path(__file__).parent / "results"
 
 Row = dict[str, Any]
@@ -56,10 +41,10 @@ Row = dict[str, Any]
 
 def main(
     data: Annotated[Path, typer.Option(help="Labelled rows; judged in order.")] = SAMPLES,
-    out: Annotated[Path, typer.Option(help="Folder for the report and its plot.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = RESULTS,
     seed: Annotated[int, typer.Option(help="Seed of the generation times.")] = 0,
 ) -> None:
-    """Run every condition; write rollout_overlap.json and .png."""
+    """Run every condition; write rollout_overlap.json."""
     lines = data.read_text(encoding="utf-8").splitlines()[: PROMPTS * GROUP]
     rows = [json.loads(line) for line in lines]
     if len(rows) < PROMPTS * GROUP:
@@ -71,14 +56,11 @@ def main(
             with HttpRewardClient(service.url) as client:  # warm-up: the first verdict is slow
                 client.score({"response": "It is 17 or 18.", "reference": "18"})
             bench.run(name, service.url)
-    with stand_in() as url:
-        bench.run("gpu_rate", url)
     out.mkdir(parents=True, exist_ok=True)
-    report = {"seed": seed, "gpu_verdict_s": GPU_VERDICT_S, "conditions": bench.conditions}
+    report = {"seed": seed, "conditions": bench.conditions}
     text = json.dumps(report, indent=1) + "\n"
     (out / "rollout_overlap.json").write_text(text, encoding="utf-8")
-    console.print(table(bench.conditions))
-    plot(bench.conditions, out / "rollout_overlap.png")
+    console.print_json(text)
 
 
 class Policy:
@@ -202,70 +184,6 @@ def figures_of(metrics: list[dict[str, float]], phase_s: float) -> Row:
         "overlap": 1 - min(1.0, max(0.0, phase_s - PHASE_S) / judge_s),
         "p95_ms": float(np.percentile(waits, 95)),
     }
-
-
-@contextmanager
-def stand_in() -> Iterator[str]:
-    """Run a service with a GPU judge's latency that decides by rules; yield its URL."""
-
-    async def score_batch(request: Request) -> JSONResponse:
-        asked = (await request.json())["requests"]
-        await asyncio.sleep(GPU_VERDICT_S)  # once, as an engine batches them
-        return JSONResponse({"results": [verdict(one) for one in asked]})
-
-    def verdict(asked: Row) -> Row:
-        right = verify_any(asked["response"], [asked["reference"]]).outcome == "right"
-        result = ScoreResult(
-            id=asked["id"], status=Status.OK, score=float(right), source="judge", model="stand-in"
-        )
-        return result.model_dump(mode="json")
-
-    routes = [Route("/v1/score/batch", score_batch, methods=["POST"])]
-    port = free_port()
-    config = uvicorn.Config(Starlette(routes=routes), port=port, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-def table(conditions: dict[str, Row]) -> Table:
-    """One row per condition."""
-    shown = Table("condition", "phase s", "to rule", "verdicts", "judge s", "overlap", "p95 ms")
-    for name, one in conditions.items():
-        known = one["verdicts"] > 0
-        shown.add_row(
-            name,
-            f"{one['phase_s']:.2f}",
-            f"{one['ratio_to_rule']:.3f}",
-            f"{one['verdicts']} {one['statuses']}" if known else "-",
-            f"{one['judge_s']:.1f}" if known else "-",
-            f"{one['overlap']:.0%}" if known else "-",
-            f"{one['p95_ms']:.0f}" if known else "-",
-        )
-    return shown
-
-
-def plot(conditions: dict[str, Row], path: Path) -> None:
-    """Plot the phases' durations."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    names = list(conditions)
-    axes.barh(names[::-1], [conditions[name]["phase_s"] for name in names[::-1]])
-    axes.axvline(conditions["rule"]["phase_s"], color="black", linewidth=0.8)
-    axes.set(xlabel="rollout, seconds")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Half an hour of GRPO bursts, with the memory of every process of the service.
+"""Half an hour of GRPO bursts, with the memory of every deployment of the service.
 
-It fails if the load test fails or a process grows: the median of the last tenth of the bursts minus
-that of the second tenth, when everything has been used once. The check after the load, which sends
-every input again in full batches, is shown but not counted.
+It fails if the load test fails or a deployment grows: the median of the last tenth of the bursts
+minus that of the second tenth, when everything has been used once. The check after the load, which
+sends every input again in full batches, is shown but not counted.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import threading
 import time
@@ -16,37 +15,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import psutil
 import typer
 
 from deployments.local import console, deployed
 from loadtests.bench.common import machine
+from loadtests.chaos.processes import memory_mib
 from loadtests.load.__main__ import run
-from reward_serve import HttpRewardClient
 
 RESULTS = Path(__file__).parent / "results"
 _PERIOD_S = 5.0
-_MIB = 2**20
 
 Sizes = Mapping[str, float]
 
 
 def main(
     minutes: Annotated[float, typer.Option(min=0.5)] = 30.0,
-    max_growth_mib: Annotated[float, typer.Option(help="Most growth of any process.")] = 64.0,
-    out: Annotated[Path, typer.Option(help="Folder for soak.json and soak.png.")] = RESULTS,
+    max_growth_mib: Annotated[float, typer.Option(help="Most growth of any deployment.")] = 64.0,
+    out: Annotated[Path, typer.Option(help="Folder for soak.json.")] = RESULTS,
 ) -> None:
     """Deploy the bundled judge, load it and sample its memory."""
     out.mkdir(parents=True, exist_ok=True)
     summary = out / "soak-summary.json"
-    with deployed() as service, HttpRewardClient(service.url) as http:
-        replica = psutil.Process(int(http.models()[0]["pid"]))
-        with watched(lambda: resident_mib(replica)) as memory:
-            load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
-            report_to = ["--headless", "--only-summary", "--summary", str(summary)]
-            code = run(["--host", service.url, *load, *report_to])
+    with deployed() as service, watched(memory_mib, _PERIOD_S) as memory:
+        load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
+        report_to = ["--headless", "--only-summary", "--summary", str(summary)]
+        code = run(["--host", service.url, *load, *report_to])
     bursts = memory.until(60 * minutes)
     grown = growth_mib(bursts)
     report = {
@@ -65,7 +60,6 @@ def main(
     }
     summary.unlink()
     (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    plot(memory, minutes, out / "soak.png")
     console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
     too_large = [name for name, mib in grown.items() if mib > max_growth_mib]
     for name in too_large:
@@ -75,7 +69,7 @@ def main(
 
 @dataclass
 class Memory:
-    """Resident MiB of each process over time."""
+    """Resident MiB of each deployment over time."""
 
     times_s: list[float] = field(default_factory=list)
     samples: list[Sizes] = field(default_factory=list)
@@ -87,18 +81,18 @@ class Memory:
 
     @property
     def peaks(self) -> dict[str, float]:
-        """The largest sample of each process."""
+        """The largest sample of each deployment."""
         names = {name for sample in self.samples for name in sample}
         return {name: max(one.get(name, 0.0) for one in self.samples) for name in sorted(names)}
 
 
 @contextmanager
-def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterator[Memory]:
-    """Sample at once and then every ``period_s`` seconds (default 5) while the context lasts."""
+def watched(sizes: Callable[[], Sizes], period_s: float) -> Iterator[Memory]:
+    """Sample at once and then every ``period_s`` seconds while the context lasts."""
     memory, over, began = Memory(), threading.Event(), time.monotonic()
 
     def watch() -> None:
-        while not over.wait((period_s or _PERIOD_S) if memory.samples else 0):
+        while not over.wait(period_s if memory.samples else 0):
             memory.samples.append(sizes())
             memory.times_s.append(time.monotonic() - began)
 
@@ -111,27 +105,10 @@ def watched(sizes: Callable[[], Sizes], period_s: float | None = None) -> Iterat
         thread.join()
 
 
-def resident_mib(replica: psutil.Process) -> dict[str, float]:
-    """Resident MiB of the replica, its engine (its largest child) and the rest of the cluster.
-
-    A process that has exited is absent.
-    """
-    children = [one for one in psutil.Process().children(recursive=True) if not _is_load(one)]
-    sizes = {child.pid: mib for child in children if (mib := _rss(child)) is not None}
-    try:
-        engines = {child.pid for child in replica.children(recursive=True)} & sizes.keys()
-    except psutil.NoSuchProcess:
-        engines = set()
-    found = {"replica": sizes.pop(replica.pid, None)}
-    found["engine"] = sizes.pop(max(engines, key=sizes.__getitem__)) if engines else None
-    found["ingress and Ray"] = sum(sizes.values())
-    return {name: mib for name, mib in found.items() if mib is not None}
-
-
 def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
-    """Growth of each process from the second tenth of the samples to the last.
+    """Growth of each deployment from the second tenth of the samples to the last.
 
-    Samples without the process are left out, and so is a process that one of the two lacks.
+    A deployment that one of the two lacks is left out.
     """
     tenth = max(1, len(samples) // 10)
     early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
@@ -139,43 +116,9 @@ def growth_mib(samples: Sequence[Sizes]) -> dict[str, float]:
     return {name: after[name] - before[name] for name in before if name in after}
 
 
-def plot(memory: Memory, minutes: float, path: Path) -> None:
-    """Plot each process's memory during the bursts and the check after them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(8, 3.5), layout="constrained")
-    at = [seconds / 60 for seconds in memory.times_s]
-    axis.axvspan(minutes, max(minutes, at[-1]), color="0.9", label="check without load")
-    for name in memory.samples[0]:
-        sizes = [sample.get(name, math.nan) for sample in memory.samples]
-        axis.plot(at, sizes, label=name)
-    axis.set(xlabel=f"minutes; {minutes:g} of grpo_burst", ylabel="resident memory, MiB")
-    axis.set_ylim(bottom=0)
-    axis.legend()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
 def _medians(samples: Sequence[Sizes]) -> dict[str, float]:
     names = dict.fromkeys(name for sample in samples for name in sample)
     return {name: statistics.median(s[name] for s in samples if name in s) for name in names}
-
-
-def _is_load(process: psutil.Process) -> bool:
-    try:
-        return "locust" in process.cmdline()
-    except psutil.Error:
-        return False
-
-
-def _rss(process: Any) -> float | None:
-    try:
-        return float(process.memory_info().rss) / _MIB
-    except psutil.NoSuchProcess:
-        return None
 
 
 if __name__ == "__main__":

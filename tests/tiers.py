@@ -32,12 +32,11 @@ LONG = ("tests/long", "tests/unit/judge/training", "examples/tests", "loadtests/
 """Only `make test-all` runs these, except ``SMOKE``."""
 
 SMOKE = (
-    "examples/tests/grpo/test_verdicts.py",
+    "examples/tests/grpo/test_results.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
     "tests/unit/judge/training/test_drafts.py",
     "loadtests/tests/chaos/test_load.py",
-    "loadtests/tests/gpu/test_carry.py",
-    "loadtests/tests/load/test_checking.py",
+    "loadtests/tests/load/test_outcomes.py",
     "loadtests/tests/test_bench.py",
     "loadtests/tests/test_soak.py",
 )

@@ -22,10 +22,8 @@ from examples.grpo.data_server import Data, read_data
 from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
-from examples.grpo.machine import machine
-from examples.grpo.parts import cluster, home_of, only_one, start
-from examples.grpo.placement import Placement, resources_of
-from examples.grpo.record import Record, RecordError
+from examples.grpo.parts import Placement, cluster, home_of, only_one, resources_of, start
+from examples.grpo.record import Record, RecordError, machine
 from examples.grpo.settings import RUNS, Settings
 
 logger = logging.getLogger(__name__)
@@ -66,10 +64,6 @@ def main(
         Path | None,
         typer.Option(help="Folder for checkpoints; on shared storage if the engine may move."),
     ] = None,
-    samplers: Annotated[
-        str | None,
-        typer.Option(help="URL of vLLM servers or their router; default: sample at the endpoint."),
-    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of rollout workers.")] = 1,
     place: Annotated[
         list[str] | None,
@@ -86,7 +80,7 @@ def main(
         resources = resources_of(place or [])
     except ValueError as error:
         raise typer.BadParameter(f"--place {error}") from None
-    placement = Placement(cluster, endpoint, model, judge, home, workers, samplers, resources)
+    placement = Placement(cluster, endpoint, model, judge, home, workers, resources)
     for one in chosen:
         settings = changed(RUNS[one], [f"data={data}", *(set_ or [])])
         found = read_data(settings.data, settings.reward)

@@ -13,7 +13,7 @@ from examples.gsm8k.prepare_dataset import Variant, splits
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its answer; of several accepted answers, a list."""
+    """A question and its answer, or the list of accepted ones."""
 
     question: str
     answer: Answer
@@ -52,12 +52,7 @@ def read_data(data: str, reward: str = "judge") -> Data:
 
 
 class DataServer:
-    """The problems of a run.
-
-    Args:
-        seed: seed of their order.
-        data: the problems.
-    """
+    """The problems of a run, in an order by its seed."""
 
     def __init__(self, seed: int, data: Data) -> None:
         self._seed = seed

@@ -67,10 +67,7 @@ class Endpoint:
             raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
 
     def until(self, done: Callable[[float], bool]) -> None:
-        """Wait for something that needs the endpoint.
-
-        Args:
-            done: waits for up to the given number of seconds; returns whether it is done.
+        """Wait until ``done``, which itself waits for up to the given number of seconds.
 
         Raises:
             EndpointError: the endpoint is gone, or waiting takes too long.

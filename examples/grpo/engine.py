@@ -49,15 +49,7 @@ def environment() -> Path:
 def command(
     model: Path, home: Path, address: tuple[str, int], micro_batch: int, sequences: int
 ) -> list[str]:
-    """The command that starts the engine's server.
-
-    Args:
-        model: folder of the base model.
-        home: folder for its database and checkpoints.
-        address: host and port to listen on.
-        micro_batch: sequences per training pass.
-        sequences: sequences per sampling batch; smaller batches are padded.
-    """
+    """The command that starts the engine's server; smaller sampling batches are padded."""
     backend = {
         "max_lora_adapters": _ADAPTERS,
         "max_lora_rank": RANK,
@@ -94,11 +86,8 @@ def variables(installed: Path) -> dict[str, str]:
 class Engine:
     """An engine owned by this process; it ends with the process.
 
-    Args:
-        home: folder for its database, checkpoints and log; kept between runs.
-        micro_batch: sequences per training pass.
-        sequences: sequences per sampling batch.
-        exposed: listen on the node's address, without an API key, rather than on loopback.
+    Its database, checkpoints and log are in ``home``. An ``exposed`` one listens on the node's
+    address, without an API key, rather than on loopback.
 
     Raises:
         EngineError: it is not installed or did not become ready; the message names its log.

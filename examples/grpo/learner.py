@@ -8,18 +8,30 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 from statistics import fmean
 from typing import Any
 
 import ray
 
-from examples.grpo.advantages import group_advantages
 from examples.grpo.data_server import Item
-from examples.grpo.faults import inject
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record
-from examples.grpo.samples import Group, right_by_format, right_by_value
+from examples.grpo.samples import Group, group_advantages, right_by_format, right_by_value
 from examples.grpo.settings import Settings
+
+
+def inject(groups: list[Group], settings: Settings, step: int) -> int:
+    """Fail a share ``settings.failing`` of the verdicts, by seed and step; return their number."""
+    failed = 0
+    for group in groups:
+        rng = Random(f"{settings.seed}/{step}/{group.problem}")
+        for sample in group.samples:
+            if rng.random() < settings.failing:
+                sample.reward = 0.0 if settings.failed_as == "zero" else None
+                failed += 1
+    return failed
+
 
 _SILENT_STEPS = 3
 _POLL_S = 0.15  # SkyRL's engine polls for requests every 0.1 s
@@ -28,13 +40,7 @@ _EVALUATION_SEED = 1_000_000_000
 
 @dataclass(frozen=True)
 class Parts:
-    """The actors of a run.
-
-    Attributes:
-        data: a ``DataServer``.
-        buffer: a ``ReplayBuffer``.
-        workers: one or more ``RolloutWorker``.
-    """
+    """The actors of a run: a ``DataServer``, a ``ReplayBuffer`` and ``RolloutWorker``."""
 
     data: Any
     buffer: Any
@@ -65,15 +71,9 @@ class _Trained:
 
 
 class Learner:
-    """Trains a policy.
+    """Trains a policy, which is in its state after the record's last step.
 
-    Args:
-        settings: the run's settings.
-        policy: the policy in its state after the record's last step.
-        parts: the actors.
-        record: the run's record; finished steps are not repeated.
-        until: ``Endpoint.until`` of the policy's endpoint.
-        report: called with a line for each step.
+    ``until`` is that of the policy's ``Endpoint``; ``report`` gets a line for each step.
     """
 
     def __init__(

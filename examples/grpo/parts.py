@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from filelock import FileLock, Timeout
 
@@ -16,7 +17,6 @@ from examples.grpo.data_server import Data, DataServer
 from examples.grpo.endpoint import Endpoint
 from examples.grpo.engine import Engine
 from examples.grpo.learner import Parts
-from examples.grpo.placement import Placement
 from examples.grpo.policy import Policy
 from examples.grpo.record import Record
 from examples.grpo.replay_buffer import ReplayBuffer
@@ -26,6 +26,53 @@ from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.cli.launch import wait_until
 from reward_serve.engines.bundled import cache_folder
+
+Part = Literal["engine", "data", "buffer", "workers"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the parts of a run are placed.
+
+    Attributes:
+        cluster: address of a Ray cluster to join, such as ``auto``; None starts one.
+        endpoint: URL of a Tinker endpoint; None starts SkyRL's engine.
+        model: the endpoint's name of the base model, and its tokenizer's name or path on every
+            node; None is the bundled model, which each node prepares itself.
+        judge: URL of a reward service; None is the cluster's Serve application ``reward``.
+        home: folder for the engine's checkpoints; on shared storage if the engine may move.
+        workers: number of rollout workers.
+        resources: the custom Ray resource that a part's node must have.
+    """
+
+    cluster: str | None = None
+    endpoint: str | None = None
+    model: str | None = None
+    judge: str | None = None
+    home: Path | None = None
+    workers: int = 1
+    resources: dict[Part, str] = field(default_factory=dict)
+
+    def options(self, part: Part) -> dict[str, Any]:
+        """Ray's options for the part's actor."""
+        resource = self.resources.get(part)
+        return {"num_cpus": 0, "resources": {resource: 0.001} if resource else None}
+
+
+def resources_of(pairs: Sequence[str]) -> dict[Part, str]:
+    """Parse ``PART=RESOURCE`` pairs.
+
+    Raises:
+        ValueError: the part is unknown, or the resource is missing.
+    """
+    found: dict[Part, str] = {}
+    for pair in pairs:
+        part, _, resource = pair.partition("=")
+        if part not in get_args(Part) or not resource:
+            raise ValueError(f"{pair!r}: must be PART=RESOURCE, with one of {get_args(Part)}")
+        found[part] = resource  # type: ignore[index]  # checked above
+    return found
+
 
 # A worker samples the next batch while it judges one.
 _WORKERS = {"max_concurrency": 2, "scheduling_strategy": "SPREAD"}
@@ -67,7 +114,7 @@ def start(
     home = home_of(placement)
     endpoint = _endpoint(settings, placement, home, actor, stack)
     judge = {"app": None, "url": placement.judge} if placement.judge else None
-    given = (endpoint.url, placement.model, settings.reward, judge, placement.samplers)
+    given = (endpoint.url, placement.model, settings.reward, judge)
     parts = Parts(
         data=actor("data", DataServer, settings.seed, data, **_RESTARTED),
         buffer=actor("buffer", ReplayBuffer, settings, **_RESTARTED),

@@ -17,25 +17,17 @@ LAPS = {
 }
 """The timed parts of a step, with their labels."""
 _SMOOTHED = 4  # steps on either side
-_MODES = ("rule-sync", "judge-sync", "rule-ahead", "judge-ahead")
-_REWARDED_AT = (1, 10, 30, 50)
 
 
-def plot(results: dict[str, Any], path: Path) -> None:
-    """Draw the page.
-
-    Args:
-        results: content of ``results.json``.
-        path: path of the image.
-    """
+def plot(runs: dict[str, Run], path: Path) -> None:
+    """Draw a page of the runs of ``results.json``."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    runs = results["runs"]
     colours = {name: f"C{place}" for place, name in enumerate(runs)}
-    figure, axes = plt.subplots(4, 2, figsize=(12, 17), layout="constrained")
+    figure, axes = plt.subplots(3, 2, figsize=(12, 13), layout="constrained")
     failing = {name: run for name, run in runs.items() if run["settings"]["failing"]}
     _rewards(axes[0, 0], {n: r for n, r in runs.items() if n not in failing}, colours)
     _seconds(axes[0, 1], runs)
@@ -43,8 +35,6 @@ def plot(results: dict[str, Any], path: Path) -> None:
     _held_out(axes[1, 1], runs, colours, "by_format")
     _mistakes(axes[2, 0], runs)
     _failures(axes[2, 1], runs, failing, colours)
-    _step_table(axes[3, 0], results)
-    _reward_table(axes[3, 1], results)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -140,46 +130,3 @@ def _failures(
     )
     if axes.lines:
         axes.legend(fontsize="small")
-
-
-def _step_table(axes: Any, results: dict[str, Any]) -> None:
-    """Seconds per step, published and ours."""
-    rows = []
-    for name in _MODES:
-        theirs, run = results["published"][name], results["runs"].get(name)
-        rows.append([name, "published", *(f"{theirs[k]:.1f}" for k in theirs), ""])
-        if run:
-            own = run["seconds"]
-            parts = (own["sample_s"] + own["judge_s"], own["train_s"], own["weights_s"])
-            figures = [f"{value:.1f}" for value in (*parts, own["step_s"])]
-            rows.append([name, "here", *figures, f"{own['judge_added']:.0%}"])
-    published = results["published"]
-    for mode in ("sync", "ahead"):
-        rule, judge = (published[f"{kind}-{mode}"]["step"] for kind in ("rule", "judge"))
-        row = next(row for row in rows if row[:2] == [f"judge-{mode}", "published"])
-        row[-1] = f"{judge / rule - 1:.0%}"
-    head = ["run", "", "generate,\njudge", "train", "weights", "step", "judge\nadds"]
-    _table(axes, "seconds per step, and what the judge adds", head, rows)
-
-
-def _reward_table(axes: Any, results: dict[str, Any]) -> None:
-    """Mean reward at the published steps, published and ours."""
-    rows = []
-    for name, theirs in results["published"]["rewards"].items():
-        rows.append([name, "published", *(f"{theirs[step]:.3f}" for step in _REWARDED_AT)])
-        if name in results["runs"]:
-            own = _column(results["runs"][name], "reward")
-            found = [own[step - 1] if step <= len(own) else None for step in _REWARDED_AT]
-            rows.append([name, "here", *("" if one is None else f"{one:.3f}" for one in found)])
-    head = ["run", "", *(f"step {step}" for step in _REWARDED_AT)]
-    _table(axes, "mean reward (other policies, other tasks)", head, rows)
-
-
-def _table(axes: Any, title: str, head: list[str], rows: list[list[str]]) -> None:
-    axes.axis("off")
-    axes.set_title(title)
-    widths = [0.2, 0.16, *([0.64 / (len(head) - 2)] * (len(head) - 2))]
-    table = axes.table(rows, colLabels=head, colWidths=widths, loc="center", cellLoc="center")
-    table.auto_set_font_size(False)
-    table.set_fontsize(9)
-    table.scale(1, 1.5)

@@ -18,12 +18,7 @@ logger = logging.getLogger(__name__)
 class Policy:
     """A training client of an endpoint.
 
-    Args:
-        endpoint: the policy's endpoint.
-        model: the endpoint's name of the base model.
-        state: path of a saved state to resume from; None starts a new adapter.
-        optimizer: whether to resume the optimiser too.
-        seed: seed of a new adapter's weights.
+    It resumes from the saved ``state``, with or without its optimiser; None starts a new adapter.
     """
 
     def __init__(
@@ -33,12 +28,11 @@ class Policy:
         state: str | None = None,
         *,
         optimizer: bool = True,
-        seed: int = 0,
     ) -> None:
         def client() -> tuple[Any, Any, Any]:
             service = tinker.ServiceClient(base_url=endpoint.url, api_key=API_KEY)
             if state is None:
-                made = service.create_lora_training_client(model, rank=RANK, seed=seed)
+                made = service.create_lora_training_client(model, rank=RANK, seed=0)
             elif optimizer:
                 made = service.create_training_client_from_state_with_optimizer(state)
             else:

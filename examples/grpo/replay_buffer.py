@@ -10,11 +10,7 @@ from examples.grpo.settings import Settings
 
 
 class ReplayBuffer:
-    """A priority buffer of groups with bounded staleness.
-
-    Args:
-        settings: the run's settings.
-    """
+    """A priority buffer of groups with bounded staleness."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -37,10 +33,7 @@ class ReplayBuffer:
     def replay(self, count: int, version: int, update: int) -> list[Group]:
         """Draw up to ``count`` groups of earlier steps, likelier with higher priority.
 
-        Args:
-            count: maximum number of groups.
-            version: number of steps taken; with ``update`` and the seed it determines the draw.
-            update: number of this update in its step.
+        The number of steps taken, of the update and the seed determine the draw.
         """
         self._trained = _within(self._settings.replay_staleness, self._trained, version)
         rng = Random(f"{self._settings.seed}/{version}/{update}")

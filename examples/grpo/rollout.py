@@ -6,7 +6,6 @@ It is stateless, so calls of a worker that died can be retried on a new one.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import skyrl_gym
@@ -15,8 +14,7 @@ from transformers import AutoTokenizer
 
 from examples.grpo.data_server import Item
 from examples.grpo.endpoint import API_KEY, EndpointError
-from examples.grpo.prompts import prompt_tokens
-from examples.grpo.samplers import Samplers
+from examples.grpo.problems import prompt_tokens
 from examples.grpo.samples import Group, Sample, accepted, number
 from reward_serve_judge.weights import prepare_bundled
 from reward_serve_skyrl import register_envs
@@ -31,14 +29,9 @@ _SAMPLE_TIMEOUT_S = 600.0
 
 
 class RolloutWorker:
-    """Samples and has the samples judged.
+    """Samples at a Tinker endpoint, and has the samples judged.
 
-    Args:
-        url: URL of the Tinker endpoint.
-        model: name or folder of the base model, for its tokenizer; None is the bundled one.
-        reward: a key of ``ENVIRONMENTS``.
-        judge: settings that override those of the environment.
-        samplers: URL of vLLM servers that sample instead of the endpoint.
+    ``model`` names the tokenizer, ``reward`` an environment; ``judge`` overrides its settings.
     """
 
     def __init__(
@@ -47,11 +40,9 @@ class RolloutWorker:
         model: str | None,
         reward: str,
         judge: dict[str, Any] | None = None,
-        samplers: str | None = None,
     ) -> None:
         register_envs()
         self._url = url
-        self._samplers = Samplers(samplers) if samplers else None
         self._service = tinker.ServiceClient(base_url=url, api_key=API_KEY)
         self._tokenizer = AutoTokenizer.from_pretrained(model or prepare_bundled(adapter=None))
         self._environment, config = ENVIRONMENTS[reward]
@@ -69,22 +60,12 @@ class RolloutWorker:
     ) -> list[Group]:
         """Sample a group for each item, in order, without judging.
 
-        Args:
-            items: the problems.
-            weights: path of the sampler's weights.
-            version: version of those weights.
-            seeds: one per item; a group's samples use that seed and the following ones.
-            group: samples per item.
-            max_tokens: maximum length of a response.
+        A group's samples use its item's seed and the following ones.
 
         Raises:
             EndpointError: the endpoint did not answer in time.
         """
-        sample = (
-            partial(self._samplers.sample, weights)
-            if self._samplers
-            else self._service.create_sampling_client(model_path=weights).sample
-        )
+        client = self._service.create_sampling_client(model_path=weights)
         groups, pending = [], []
         for (index, problem), seed in zip(items, seeds, strict=True):
             form = "number" if number(accepted(problem.answer)[0]) is not None else "answer"
@@ -97,7 +78,7 @@ class RolloutWorker:
                 stop=[self._tokenizer.eos_token_id],
             )
             # Send all first: the engine puts waiting prompts into one padded batch.
-            pending.append(sample(tinker.ModelInput.from_ints(prompt), group, parameters))
+            pending.append(client.sample(tinker.ModelInput.from_ints(prompt), group, parameters))
         for made, future, seed in zip(groups, pending, seeds, strict=True):
             try:
                 sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences

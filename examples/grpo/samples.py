@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
 from skyrl_gym.envs.gsm8k.utils import compute_score
 
@@ -85,3 +87,20 @@ def right_by_format(text: str, answer: Answer) -> bool:
 def number(text: str) -> float | None:
     """The number that the text is; None for other texts."""
     return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+_EPSILON = 1e-6
+
+
+def group_advantages(rewards: Sequence[float | None]) -> list[float | None]:
+    """``(reward - mean) / (deviation + 1e-6)`` over decided samples; None if undecided.
+
+    Advantages are 0.0 if fewer than two samples are decided or all rewards are equal.
+    """
+    decided = [reward for reward in rewards if reward is not None]
+    if len(decided) < 2:
+        return [None if reward is None else 0.0 for reward in rewards]
+    mean, deviation = fmean(decided), stdev(decided)
+    return [
+        None if reward is None else (reward - mean) / (deviation + _EPSILON) for reward in rewards
+    ]

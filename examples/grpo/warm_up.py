@@ -15,21 +15,12 @@ from random import Random
 from typing import Any
 
 from examples.grpo.policy import Policy
-from examples.grpo.problems import make
-from examples.grpo.prompts import prompt_tokens
-from examples.grpo.solutions import solution
+from examples.grpo.problems import Problem, Step, make, prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The warm-up's settings.
-
-    Attributes:
-        solutions: number of generated solutions; each is used once.
-        batch: solutions per optimiser step.
-        learning_rate: Adam's learning rate.
-        seed: seed of problems and solutions.
-    """
+    """The warm-up's settings; each of the generated solutions is used once."""
 
     solutions: int = 480
     batch: int = 8
@@ -46,12 +37,7 @@ def warmed_up(
 ) -> str:
     """The path of a warmed-up state; trained unless ``home`` has one with this recipe.
 
-    Args:
-        home: folder of the engine's checkpoints.
-        recipe: the warm-up's settings.
-        begin: creates a policy with a new adapter.
-        tokenizer: the policy's tokenizer.
-        report: called with a line for each optimiser step.
+    ``begin`` creates a policy with a new adapter; ``report`` gets a line for each optimiser step.
     """
     record = home / f"warm-up-{_digest(recipe)}.json"
     if record.exists():
@@ -80,7 +66,63 @@ def _texts(recipe: WarmUp, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
 
 
 def _digest(recipe: WarmUp) -> str:
-    """A digest of the recipe and of the sources of the solutions."""
-    sources = ("problems.py", "prompts.py", "solutions.py", "templates.yaml")
+    """A digest of the recipe and of the sources of problems and solutions."""
+    sources = ("problems.py", "warm_up.py", "templates.yaml")
     texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in sources]
     return hashlib.sha256("".join([*texts, json.dumps(asdict(recipe))]).encode()).hexdigest()[:12]
+
+
+MARKED_EVERY = 20
+TERSE = 0.2
+"""The share of solutions that consist of the answer alone."""
+_WORDS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
+_CLOSINGS = (
+    "The answer is {answer}.",
+    "So the answer is {answer}.",
+    "So there are {answer} {unit}.",
+    "That is {answer} {unit}.",
+    "{answer} {unit}.",
+    "Answer: {answer}",
+    "The result is {answer} {unit}.",
+    "It is {answer}.",
+    "Therefore, {answer} {unit}.",
+)
+
+
+def solution(problem: Problem, index: int, rng: Random) -> str:
+    """A solution in one of many forms; with ``####`` if ``index`` is a multiple of 20."""
+    working = _working(problem.steps, rng)
+    if index % MARKED_EVERY == 0:
+        return f"{working}\n#### {problem.answer}"
+    closing = rng.choice(_CLOSINGS).format(answer=problem.answer, unit=problem.unit)
+    if rng.random() < TERSE:
+        return closing[0].upper() + closing[1:]
+    return f"{working}{rng.choice((' ', chr(10)))}{closing}"
+
+
+def _working(steps: tuple[Step, ...], rng: Random) -> str:
+    style = rng.choice((_equations, _equations, _equations, _lines, _ordered, _spoken))
+    return style(steps)
+
+
+def _equation(step: Step) -> str:
+    return f"{step.left} {step.sign} {step.right} = {step.result}"
+
+
+def _equations(steps: tuple[Step, ...]) -> str:
+    return " ".join(f"{_equation(step)}." for step in steps)
+
+
+def _lines(steps: tuple[Step, ...]) -> str:
+    return "\n".join(_equation(step) for step in steps)
+
+
+def _spoken(steps: tuple[Step, ...]) -> str:
+    clauses = (f"{step.left} {_WORDS[step.sign]} {step.right} is {step.result}" for step in steps)
+    return ", and ".join(clauses) + "."
+
+
+def _ordered(steps: tuple[Step, ...]) -> str:
+    if len(steps) == 1:
+        return f"We compute {_equation(steps[0])}."
+    return f"First, {_equation(steps[0])}. Then {_equation(steps[1])}."

@@ -4,9 +4,6 @@ GSM8K, MATH-500 (``--set math500``) or a file of questions and answers (``--set 
 ``train.parquet`` and ``validation.parquet``. The variant selects the environment that computes the
 reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else differs, so runs
 are comparable.
-
-With ``--members N`` it writes pairs for membership inference instead (``membership.py``):
-``train.parquet``, ``members.jsonl`` and ``nonmembers.jsonl``.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from examples.gsm8k.membership import drawn, solved, write_lists
 from examples.gsm8k.rows import HUB, SETS, read_rows
 from reward_serve.client.rows import text_of, texts_of
 from reward_serve_answers import final_answer
@@ -59,49 +55,12 @@ def main(
         typer.Option(help="The same; default: GSM8K's test split, otherwise every 20th row."),
     ] = None,
     variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
-    members: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Write pairs for membership inference instead: this many rows of the set, which "
-            "the model was trained on, and as many others.",
-        ),
-    ] = None,
-    nonmembers: Annotated[
-        str | None,
-        typer.Option(help="Set or file of the other rows; default: the set's remaining rows."),
-    ] = None,
 ) -> None:
     """Write train.parquet and validation.parquet."""
-    if members is None and nonmembers:
-        raise typer.BadParameter("--nonmembers needs --members N")
-    if members and (variant is Variant.rule or validation):
-        raise typer.BadParameter("use --members without --variant rule and --validation")
-    found = (
-        {"train": membership_pairs(train, nonmembers, members)}
-        if members
-        else splits(train, validation, variant)
-    )
-    for split, columns in found.items():
+    for split, columns in splits(train, validation, variant).items():
         path = out / f"{split}.parquet"
         write(columns, path)
         console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
-    for path in write_lists(found["train"], out) if members else ():
-        console.print(f"{path}: {members} rows", markup=False, highlight=False)
-
-
-def membership_pairs(train: str, nonmembers: str | None, members: int) -> list[dict[str, Any]]:
-    """The output rows of ``members`` rows of ``train`` and of as many non-members.
-
-    Raises:
-        typer.BadParameter: as ``read_rows``, ``prepared`` and ``drawn``.
-    """
-
-    def columns(data: str) -> list[dict[str, Any]]:
-        rows = solved(read_rows(data))
-        return prepared(rows, "train", Variant.judge, _source(data, rows))
-
-    return drawn(columns(train), columns(nonmembers) if nonmembers else None, members)
 
 
 def splits(

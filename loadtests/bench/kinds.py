@@ -11,16 +11,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from deployments.local import ROOT, console, free_port, serve_run, wait_until_ready
+from deployments.local import console
 from loadtests.bench.bare_engine import vllm_server
 from loadtests.bench.common import Request, chunks, marked, timed
+from loadtests.cluster import served
 from reward_serve import HttpRewardClient
 from reward_serve_judge.weights import ADAPTER, prepare_bundled
 
@@ -51,7 +48,8 @@ def run(requests: list[Request]) -> dict[str, Any]:
     with (
         tempfile.TemporaryDirectory() as folder,
         vllm_server(weights) as server,
-        served(_models(str(small_classifier(Path(folder))), weights, server)) as url,
+        # Its cores are logical: one model works at a time.
+        served(_models(str(small_classifier(Path(folder))), weights, server), num_cpus=8) as url,
     ):
         return asyncio.run(_run(requests, url))
 
@@ -117,31 +115,3 @@ def _models(classifier: str, weights: str, server: str) -> list[dict[str, Any]]:
             **_SMALL,
         },
     ]
-
-
-@contextmanager
-def served(models: list[dict[str, Any]]) -> Iterator[str]:
-    """An application of these models on a cluster of this process's own; its URL."""
-    import ray
-    from ray import serve
-
-    file = ROOT / "deployments" / "judge.yaml"
-    config = yaml.safe_load(file.read_text(encoding="utf-8"))
-    port = config["http_options"]["port"] = free_port()
-    config["applications"][0]["args"] = {"models": models}
-    ray.init(
-        address="local",
-        num_cpus=8,  # logical: one model works at a time
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    try:
-        serve_run(ray.get_runtime_context().gcs_address, config)
-        url = f"http://127.0.0.1:{port}"
-        with HttpRewardClient(url) as client:
-            wait_until_ready(client)
-        yield url
-    finally:
-        serve.shutdown()
-        ray.shutdown()

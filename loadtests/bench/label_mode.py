@@ -17,66 +17,41 @@ from reward_serve import RewardClient
 from reward_serve.schema import ScoreResult
 
 OLD_SAMPLES, BATCHED_SAMPLES, LABEL_SAMPLES = 4, 16, 128
-_WRITE = {"template": "gsm8k_strict", "timeout_s": 900.0}
-_WRITE_OPTIONS = {"mode": "generate", "temperature": 0.0, **NO_CACHE}
+_WRITE = {
+    "template": "gsm8k_strict",
+    "timeout_s": 900.0,
+    "options": {"mode": "generate", "temperature": 0.0, "max_tokens": 512, **NO_CACHE},
+}
 
 
 def run(requests: list[Request]) -> dict[str, Any]:
     """Answers per second each way, and the ratio of label mode to the old path."""
     with deployed(rules_first=False):
-        return asyncio.run(
-            compare(
-                requests[:LABEL_SAMPLES],
-                RewardClient(APP, timeout_s=900.0),
-                batched_samples=BATCHED_SAMPLES,
-                old_samples=OLD_SAMPLES,
-            )
-        )
+        return asyncio.run(_run(requests[:LABEL_SAMPLES], RewardClient(APP, timeout_s=900.0)))
 
 
-async def compare(
-    requests: list[Request],
-    client: RewardClient,
-    batched_samples: int,
-    old_samples: int,
-    max_tokens: int = 512,
-) -> dict[str, Any]:
-    """The same, on a running service.
-
-    Args:
-        requests: requests in label mode; the old path gets the first of them.
-        client: the service's client.
-        batched_samples: number of requests to write in one batch.
-        old_samples: number of requests to write one after another.
-        max_tokens: maximum tokens to write.
-    """
-
+async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
     async def label() -> list[ScoreResult]:
         asked = [{**one, "options": NO_CACHE} for one in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
         return [result for batch in answers for result in batch]
 
     def written(count: int) -> list[Request]:
-        options = {**_WRITE_OPTIONS, "max_tokens": max_tokens}
-        return [{**one, **_WRITE, "options": options} for one in requests[:count]]
+        return [{**one, **_WRITE} for one in requests[:count]]
 
     async def batched() -> list[ScoreResult]:
-        return await client.ascore_batch(written(batched_samples))
+        return await client.ascore_batch(written(BATCHED_SAMPLES))
 
     async def old() -> list[ScoreResult]:
-        return [await client.ascore(one) for one in marked(written(old_samples), "alone")]
+        return [await client.ascore(one) for one in marked(written(OLD_SAMPLES), "alone")]
 
     await client.ascore_batch(
         [{**one, "options": NO_CACHE} for one in marked(requests[:4], "warm")]
     )
     ways = {"label": label, "generate_batched": batched, "old": old}
     figures = {name: await _measured(name, way) for name, way in ways.items()}
-    return {
-        "ratio": figures["label"]["answers_per_s"] / figures["old"]["answers_per_s"],
-        "ratio_to_generate_batched": figures["label"]["answers_per_s"]
-        / figures["generate_batched"]["answers_per_s"],
-        **figures,
-    }
+    rates = {name: each["answers_per_s"] for name, each in figures.items()}
+    return {"ratio": rates["label"] / rates["old"], **figures}
 
 
 async def _measured(name: str, way: Callable[[], Awaitable[list[ScoreResult]]]) -> dict[str, Any]:

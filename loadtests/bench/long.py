@@ -9,114 +9,83 @@ requests that the trainers' client batches.
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
-from collections import Counter
 from random import Random
 from typing import Any
 
 import psutil
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import Request, spread
+from loadtests.bench.common import Request, Way, alternated, spread
 from loadtests.chaos.processes import memory_mib
-from loadtests.load.long_rows import length, rollout
+from loadtests.load.corpus import long_rows
 from loadtests.soak import watched
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult
+from reward_serve.client import Client
 
-PROMPTS, SAMPLES = 128, 8
+PROMPTS = 128
 SHORT = 1024
 ARRIVAL_S = 60.0
 PERIOD_S = 0.5  # between memory samples
 
 
 def run(repeats: int) -> dict[str, Any]:
-    """Figures by way; ``ratio``: verdicts per second of long responses over short ones."""
-    long = rollouts(Random(0))
-    short = [{**one, "response": one["response"][-SHORT:]} for one in long]
+    """Verdicts and megabytes per second at once, waits while arriving, and peak memory."""
+    long = rollouts()
+    steps = {
+        "long": long,
+        "short": [{**one, "response": one["response"][-SHORT:]} for one in long],
+    }
     megabytes = sum(len(one["response"]) for one in long) / 1e6
-    with deployed() as service:
-        ways: dict[str, RewardClient | HttpRewardClient] = {
-            "handle": RewardClient(APP),
-            "http": HttpRewardClient(service.url),
-        }
-        with watched(_resident_mib, PERIOD_S) as at_once_memory:
-            at_once, faults = asyncio.run(_at_once(ways, long, short, repeats))
-        arriving, arriving_memory = {}, {}
-        for way, client in ways.items():
-            status = console.status(f"long: {way}, arriving")
-            with status, watched(_resident_mib, PERIOD_S) as memory:
+    with deployed() as service, watched(_resident_mib, PERIOD_S) as memory:
+        clients = {"handle": RewardClient(APP), "http": HttpRewardClient(service.url)}
+        ways = {f"{way}, {name}": _way(clients[way]) for way in clients for name in steps}
+        rates = asyncio.run(alternated(ways, repeats, lambda way: steps[way.partition(", ")[2]]))
+        arriving = {}
+        for way, client in clients.items():
+            with console.status(f"long: {way}, arriving"):
                 arriving[way] = asyncio.run(_arriving(client, long))
-            arriving_memory[way] = memory.peaks
     return {
-        "ratio": {
-            way: rates["long"]["median"] / rates["short"]["median"]
-            for way, rates in at_once.items()
-        },
         "rollouts": len(long),
         "megabytes": megabytes,
+        "verdicts_per_s": {way: spread(each) for way, each in rates.items()},
         "mb_per_s": {
-            way: megabytes * rates["long"]["median"] / len(long) for way, rates in at_once.items()
+            way: megabytes * statistics.median(rates[f"{way}, long"]) / len(long) for way in clients
         },
-        "verdicts_per_s": at_once,
-        "at_once": faults,
         "arriving": arriving,
-        "peak_mib": {"at_once": at_once_memory.peaks, "arriving": arriving_memory},
+        "peak_mib": memory.peaks,
     }
 
 
-def rollouts(random: Random) -> list[Request]:
+def rollouts(prompts: int = PROMPTS) -> list[Request]:
     """A step's requests, grouped by prompt; ``metadata.right`` is the label."""
-    asked = []
-    for prompt in range(PROMPTS):
-        gold = random.randrange(11, 10_000)
-        for _ in range(SAMPLES):
-            said = gold + random.choice((0, 0, 0, 1))
-            asked.append(
-                {
-                    "response": rollout(random, said, length(random)),
-                    "reference": str(gold),
-                    "group": f"prompt-{prompt}",
-                    "metadata": {"right": said == gold},
-                }
-            )
-    return asked
+    return [
+        {
+            "response": row.request["response"],
+            "reference": row.request["reference"],
+            "group": row.request["question"],
+            "metadata": {"right": row.correct},
+        }
+        for row in long_rows(Random(0), prompts)
+        if row.request is not None
+    ]
 
 
-def absent_or_wrong(asked: list[Request], results: list[ScoreResult]) -> dict[str, int]:
-    """Count results without a score, and with a score other than the label."""
-    pairs = list(zip(asked, results, strict=True))
-    wrong = [r for a, r in pairs if r.score is not None and bool(r.score) != a["metadata"]["right"]]
-    return {"absent": sum(result.score is None for _, result in pairs), "wrong": len(wrong)}
+def right(asked: list[Request], results: list[ScoreResult]) -> int:
+    """The number of results with their request's label."""
+    pairs = zip(asked, results, strict=True)
+    return sum(result.score == float(one["metadata"]["right"]) for one, result in pairs)
 
 
-async def _at_once(
-    ways: dict[str, RewardClient | HttpRewardClient],
-    long: list[Request],
-    short: list[Request],
-    repeats: int,
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """Verdicts per second by way and length, and counts of absent and wrong results."""
-    rates: dict[tuple[str, str], list[float]] = {}
-    faults: Counter[str] = Counter(absent=0, wrong=0)
-    steps = {"long": long, "short": short}
-    order = [(way, name) for way in ways for name in steps]
-    for repeat in range(-1, repeats):
-        for way, name in Random(repeat).sample(order, len(order)):
-            asked, ask = steps[name], ways[way].ascore
-            with console.status(f"long: {way}, {name}, {repeat + 1} of {repeats}"):
-                began = time.monotonic()
-                results = await asyncio.gather(*map(ask, asked))
-                seconds = time.monotonic() - began
-            faults.update(absent_or_wrong(asked, results))
-            if repeat >= 0:
-                rates.setdefault((way, name), []).append(len(asked) / seconds)
-    spreads = {way: {name: spread(rates[way, name]) for name in steps} for way in ways}
-    return spreads, dict(faults)
+def _way(client: Client) -> Way:
+    async def way(asked: list[Request]) -> int:
+        return right(asked, await asyncio.gather(*map(client.ascore, asked)))
+
+    return way
 
 
-async def _arriving(
-    client: RewardClient | HttpRewardClient, asked: list[Request]
-) -> dict[str, Any]:
+async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
     """Send each request when its rollout would end, at a constant token rate."""
     longest = max(len(one["response"]) for one in asked)
     waits: list[float] = []
@@ -134,7 +103,7 @@ async def _arriving(
         "after_the_last_rollout_s": time.monotonic() - began - ARRIVAL_S,
         "longest_wait_s": max(waits),
         "median_wait_s": sorted(waits)[len(waits) // 2],
-        **absent_or_wrong(asked, results),
+        "right": right(asked, results),
     }
 
 

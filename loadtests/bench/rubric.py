@@ -9,16 +9,16 @@ including the criteria's own texts, which cannot be shared.
 from __future__ import annotations
 
 import asyncio
-import statistics
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import spread, timed
+from loadtests.bench.common import Way, alternated, relative, spread
 from reward_serve.config.models import RubricModel
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.rubric import RubricJudge
-from reward_serve.schema import ScoreRequest, ScoreResult, Status
+from reward_serve.schema import ScoreRequest, Status, Usage
 
 CRITERIA = 8
 RESPONSE_TOKENS = 1_000
@@ -27,7 +27,7 @@ _ASKS = ("true", "clear", "brief", "polite", "complete", "about the question", "
 
 
 def run(rounds: int) -> dict[str, Any]:
-    """Seconds per item both ways, their ratio, and the reuse of the shared prefix."""
+    """Items per second both ways, the ratio of their times, and the reuse of the shared prefix."""
     return asyncio.run(compare(rounds))
 
 
@@ -59,33 +59,26 @@ async def compare(rounds: int) -> dict[str, Any]:
     with console.status("rubric: starting the engine"):
         engine = await VllmEngine.start(config.engine, num_cpus=2, num_gpus=0)
     judge, drawn = RubricJudge(config, engine), Random(0)
-    seconds: dict[int, list[float]] = {1: [], CRITERIA: []}
-    used = {1: [0, 0], CRITERIA: [0, 0]}
-    for number in range(-1, rounds):  # the first is not counted
-        for count in drawn.sample([1, CRITERIA], 2):
-            asked = [request(engine.tokenizer, drawn, count) for _ in range(_ITEMS)]
-            with console.status(f"rubric: {count} criteria, {number + 1} of {rounds}"):
-                took, results = await timed(lambda a=asked: _in_turn(judge, a))  # type: ignore[misc]
-            if number < 0:
-                continue
-            seconds[count].append(took / _ITEMS)
-            used[count][0] += sum(result.usage.prompt_tokens for result in results)
-            used[count][1] += sum(result.usage.cached_tokens for result in results)
+    used: dict[str, list[Usage]] = {"1": [], str(CRITERIA): []}
+
+    def way(count: str) -> Way:
+        async def scored(requests: list[ScoreRequest]) -> int:
+            results = [await judge.score(each) for each in requests]
+            used[count] += [result.usage for result in results]
+            return sum(result.status is Status.OK for result in results)
+
+        return scored
+
+    def asked(count: str) -> list[ScoreRequest]:
+        return [request(engine.tokenizer, drawn, int(count)) for _ in range(_ITEMS)]
+
+    rates = await alternated({count: way(count) for count in used}, rounds, asked)
     engine.close()
-    items = _ITEMS * rounds
-    first = used[1][0] / items  # a prompt; criteria differ by a few tokens
-    cached = (used[CRITERIA][1] - used[1][1]) / items
+    first = fmean(usage.prompt_tokens for usage in used["1"])  # criteria differ by a few tokens
+    cached = {count: fmean(usage.cached_tokens for usage in used[count]) for count in used}
     return {
-        "ratio": statistics.median(seconds[CRITERIA]) / statistics.median(seconds[1]),
-        "prefix_reuse": cached / ((CRITERIA - 1) * first),
+        "ratio": 1 / relative(rates, "1")[str(CRITERIA)],
+        "prefix_reuse": (cached[str(CRITERIA)] - cached["1"]) / ((CRITERIA - 1) * first),
         "prompt_tokens": first,
-        "seconds_per_item": {str(count): spread(each) for count, each in seconds.items()},
+        "items_per_s": {count: spread(each) for count, each in rates.items()},
     }
-
-
-async def _in_turn(judge: RubricJudge, requests: list[ScoreRequest]) -> list[ScoreResult]:
-    results = [await judge.score(each) for each in requests]
-    failed = [result.reason for result in results if result.status is not Status.OK]
-    if failed:
-        raise RuntimeError(f"a criterion failed: {failed[0]}")
-    return results

@@ -16,34 +16,14 @@ import typer
 from deployments.local import console
 from loadtests.bench.common import machine
 from loadtests.chaos.report import Figures, aborted, table
-from loadtests.chaos.scenarios import (
-    cache,
-    callers,
-    disconnects,
-    engine_faults,
-    kills,
-    nodes,
-    overload,
-    pauses,
-    scale_to_zero,
-    updates,
-)
+from loadtests.chaos.scenarios import cache, changes, kills, pauses, stand_in
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
-    (engine_faults.NAMES, engine_faults.run),
-    (disconnects.NAMES, disconnects.run),
-    (callers.NAMES, callers.run),
-    (pauses.NAMES, pauses.run),
-    (updates.NAMES, updates.run),
-    (scale_to_zero.NAMES, scale_to_zero.run),
-    (overload.NAMES, overload.run),
-    (kills.NAMES, kills.run),
-    (cache.NAMES, cache.run),
-    (nodes.NAMES, nodes.run),
+    (each.NAMES, each.run) for each in (stand_in, pauses, changes, kills, cache)
 ]
 NAMES = [name for names, _ in _RUNS for name in names]
 

@@ -1,4 +1,4 @@
-"""Local Ray clusters, the applications deployed on them, and clients."""
+"""The applications that scenarios break, and their clients."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.local import APP, free_port, serve_run, wait_until_ready
+from deployments.local import APP, free_port, serve_run
 from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
+from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.client.handle import HandleTransport
 from reward_serve.client.http import HttpTransport
@@ -40,26 +41,6 @@ class Target:
 
 
 @contextmanager
-def local_cluster(**arguments: Any) -> Iterator[str]:
-    """Start a Ray cluster and yield its address; shut it and its applications down afterwards."""
-    import ray
-    from ray import serve
-
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-        **arguments,
-    )
-    try:
-        yield ray.get_runtime_context().gcs_address
-    finally:
-        serve.shutdown()
-        ray.shutdown()
-
-
-@contextmanager
 def stand_in_service(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterator[Target]:
     """Deploy the stand-in's replica behind the service's own ingress."""
     from ray import serve
@@ -76,26 +57,8 @@ def stand_in_service(slots: int, service_s: float, fault_rate: float = 0.0) -> I
         server = ServerConfig().model_dump(mode="json")
         serve.run(ingress.bind(server, models, {}), name=APP, route_prefix="/")
         target = Target(address, f"http://127.0.0.1:{port}")
-        await_ready(target)
+        await_ready(target.url)
         yield target
-
-
-def config(
-    port: int, models: list[dict[str, Any]], server: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The content of a deployments file with one application."""
-    return {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "applications": [
-            {
-                "name": APP,
-                "route_prefix": "/",
-                "import_path": "reward_serve.app:build_app",
-                "args": {"models": models, "server": dict(server or {})},
-            }
-        ],
-    }
 
 
 def deploy_rule(
@@ -106,14 +69,8 @@ def deploy_rule(
     target = Target(address, f"http://127.0.0.1:{free_port()}")
     content = config(target.port, [model], server)
     serve_run(address, content)
-    await_ready(target)
+    await_ready(target.url)
     return target, content
-
-
-def await_ready(target: Target) -> None:
-    """Wait until every model of the application can score."""
-    with HttpRewardClient(target.url) as client:
-        wait_until_ready(client)
 
 
 def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:

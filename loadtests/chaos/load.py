@@ -27,7 +27,6 @@ UNAVAILABLE = "unavailable"
 
 Outcome = Literal["right", "absent", "wrong", "lost", "hung"]
 Ask = Callable[[list[Body]], Awaitable[Sequence[ScoreResult]]]
-Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class RequestRecord:
 
     Attributes:
         way: how it was sent, such as ``handle`` or ``http``.
-        asked_s: when it was sent, by the tally's clock; in an open loop, when it was due.
+        asked_s: when it was sent, by the monotonic clock; in an open loop, when it was due.
         ended_s: when it ended.
         outcome: its outcome.
         why: the status if absent, else what was wrong.
@@ -66,44 +65,30 @@ def outcome_of(question: Question, answer: object) -> tuple[Outcome, str]:
 
 
 class Tally:
-    """Sends requests and records their outcomes.
+    """Sends requests and records their outcomes."""
 
-    Args:
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.asked = 0
         self.records: list[RequestRecord] = []
 
-    def count(self, *outcomes: Outcome) -> int:
-        """Number of requests with one of these outcomes."""
-        return sum(one.outcome in outcomes for one in self.records)
-
     def figures(self) -> dict[str, Any]:
         """Counts of asked, right, absent by status, wrong, silent zeros, lost and hung."""
+        counts = Counter(one.outcome for one in self.records)
         absent = Counter(one.why for one in self.records if one.outcome == "absent")
         return {
             "asked": self.asked,
-            "right": self.count("right"),
+            "right": counts["right"],
             "absent": dict(sorted(absent.items())),
-            "wrong": self.count("wrong"),
+            "wrong": counts["wrong"],
             "silent_zeros": sum(one.why == "silent zero" for one in self.records),
-            "lost": self.count("lost") + self.asked - len(self.records),
-            "hung": self.count("hung"),
+            "lost": counts["lost"] + self.asked - len(self.records),
+            "hung": counts["hung"],
             "why": dict(Counter(o.why for o in self.records if o.outcome in ("wrong", "lost"))),
         }
 
-    def latencies_s(
-        self, *outcomes: Outcome, since_s: float = 0.0, way: str | None = None
-    ) -> list[float]:
-        """Latencies of the requests with these outcomes, asked since then and in this way."""
-        return [
-            one.ended_s - one.asked_s
-            for one in self.records
-            if one.outcome in outcomes and one.asked_s >= since_s and way in (None, one.way)
-        ]
+    def latencies_s(self, *outcomes: Outcome) -> list[float]:
+        """Latencies of the requests with these outcomes."""
+        return [one.ended_s - one.asked_s for one in self.records if one.outcome in outcomes]
 
     def recovered_s(self, since_s: float) -> dict[str, float]:
         """By way: seconds until the first right answer to a request asked since then."""
@@ -129,7 +114,7 @@ class Tally:
         self, way: str, ask: Ask, questions: Sequence[Question], due_s: float | None = None
     ) -> None:
         """Send questions in one call, wait for the answers and record the outcomes."""
-        asked_s = self.clock() if due_s is None else due_s
+        asked_s = time.monotonic() if due_s is None else due_s
         self.asked += len(questions)
         timeout_s = max(question.body["timeout_s"] for question in questions) + GRACE_S
         answers: Sequence[object]
@@ -146,7 +131,7 @@ class Tally:
         self._record(way, asked_s, list(map(outcome_of, questions, answers)))
 
     def _record(self, way: str, asked_s: float, outcomes: Iterable[tuple[Outcome, str]]) -> None:
-        now = self.clock()
+        now = time.monotonic()
         self.records += [
             RequestRecord(way, asked_s, now, outcome, why) for outcome, why in outcomes
         ]
@@ -178,7 +163,6 @@ async def open_loop(
     per_s: float,
     duration_s: float,
     together: int = 1,
-    seed: int = 0,
 ) -> None:
     """Send questions as a Poisson process, regardless of earlier answers, then wait for all.
 
@@ -189,17 +173,16 @@ async def open_loop(
         per_s: questions per second.
         duration_s: how long questions arrive.
         together: questions per call.
-        seed: seed of the arrival times.
     """
-    rng = Random(seed)
+    rng = Random(0)
     calls = set()
-    began = due_s = tally.clock()
+    began = due_s = time.monotonic()
     turn = 0
     while True:
         due_s += rng.expovariate(per_s / together)
         if due_s - began > duration_s:
             break
-        await asyncio.sleep(max(0.0, due_s - tally.clock()))
+        await asyncio.sleep(max(0.0, due_s - time.monotonic()))
         way, ask = list(ways.items())[turn % len(ways)]
         turn += 1
         asked = [next(questions) for _ in range(together)]

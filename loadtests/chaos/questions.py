@@ -52,11 +52,6 @@ def _numbers(rng: Random, largest: int) -> tuple[int, int]:
     return answer, answer if rng.random() < 0.5 else answer + rng.randrange(1, 100)
 
 
-def chosen(pool: Sequence[Pair]) -> Callable[[Random], Pair]:
-    """A function that draws from the pool."""
-    return lambda rng: rng.choice(pool)
-
-
 class Questions(Iterator[Question]):
     """An endless iterator of questions with unique ids.
 

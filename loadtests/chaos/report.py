@@ -22,6 +22,22 @@ def with_bounds(figures: Figures, bounds: Bounds) -> Figures:
     return {**figures, "must": list(bounds), "missed": missed}
 
 
+def all_right(figures: Figures) -> Bounds:
+    """The bound of most scenarios: nothing is absent."""
+    return {"every request has its score": figures["right"] == figures["asked"]}
+
+
+def recovers(figures: Figures, within_s: float = 180.0) -> Bounds:
+    """The bounds of a part that is replaced."""
+    recovered_s, healed_s = figures["recovered_s"], figures["healed_s"]
+    within = recovered_s is not None and recovered_s < within_s
+    return {
+        **all_right(figures),
+        f"it recovered within {within_s:g} s": within,
+        "what failed was replaced": healed_s is not None,
+    }
+
+
 def aborted(error: BaseException) -> Figures:
     """The report of a scenario that raised."""
     return {"missed": [f"aborted: {type(error).__name__}: {error}"]}

@@ -11,10 +11,12 @@ import asyncio
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Literal
 
-from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
@@ -28,7 +30,51 @@ DELAY_S = 0.3
 _NUMBERS = re.compile(r"It comes to (\d+) in all\b.*^Reference: (\d+)\b", re.DOTALL | re.MULTILINE)
 _LIKELY, _UNLIKELY = math.log(0.9), math.log(0.1)
 
-Sleep = Callable[[float], Awaitable[None]]
+Fault = Literal[
+    "delay", "exception", "bug", "cancelled", "silent", "nan", "garbage", "planted", "truncated"
+]
+
+_ANY: dict[Fault, float] = {
+    "delay": 1.0,
+    "exception": 1.0,
+    "bug": 1.0,
+    "cancelled": 1.0,
+    "silent": 0.1,  # each lasts until its deadline
+}
+LABEL: dict[Fault, float] = {**_ANY, "nan": 1.0}
+"""Fault to its weight, in label mode."""
+GENERATE: dict[Fault, float] = {**_ANY, "garbage": 1.0, "planted": 1.0, "truncated": 1.0}
+"""Fault to its weight, in generate mode."""
+
+
+@dataclass
+class Faults:
+    """Draws a fault for each engine call.
+
+    Any call: ``delay`` answers late, ``exception`` raises the engine's own error, ``bug`` another
+    one, ``cancelled`` drops the call, ``silent`` never answers. Label mode: ``nan`` probabilities.
+    Generate mode: ``garbage`` has no verdict, ``planted`` has a valid verdict before an invalid
+    last one, ``truncated`` is cut off after a verdict.
+
+    Attributes:
+        rate: share of calls that fail.
+        counts: calls and faults so far.
+    """
+
+    rate: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._rng = Random(0)
+
+    def draw(self, weights: dict[Fault, float]) -> Fault | None:
+        """The fault of the next call, or None."""
+        self.counts["calls"] += 1
+        if self._rng.random() >= self.rate:
+            return None
+        (fault,) = self._rng.choices(list(weights), list(weights.values()))
+        self.counts[fault] += 1
+        return fault
 
 
 class StandIn:
@@ -38,19 +84,15 @@ class StandIn:
         slots: concurrent calls.
         service_s: seconds per call.
         faults: draws the faults to inject.
-        sleep: replaces ``asyncio.sleep`` in tests.
     """
 
     max_model_len = 8192
 
-    def __init__(
-        self, slots: int, service_s: float, faults: Faults, sleep: Sleep = asyncio.sleep
-    ) -> None:
+    def __init__(self, slots: int, service_s: float, faults: Faults) -> None:
         self.tokenizer = None
         self.faults = faults
         self._slots = asyncio.Semaphore(slots)
         self._service_s = service_s
-        self._sleep = sleep
 
     def describe(self) -> dict[str, str]:
         """Weights and engine in name only."""
@@ -98,9 +140,9 @@ class StandIn:
     async def _served(self, prompt: Prompt, fault: Fault | None) -> str:
         """The right label, after holding a slot for the service time."""
         async with self._slots:
-            await self._sleep(self._service_s)
+            await asyncio.sleep(self._service_s)
         if fault == "delay":
-            await self._sleep(DELAY_S)
+            await asyncio.sleep(DELAY_S)
         elif fault == "silent":
             await asyncio.Event().wait()
         elif fault == "exception":

@@ -14,33 +14,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from deployments.local import ROOT, deployed
+from deployments.local import deployed
 from examples.demo import SAMPLES
 from loadtests.bench.common import NO_CACHE, read_rows
-from loadtests.bench.kinds import served
-from loadtests.bench.prompt import verdicts
-from loadtests.gpu.bench import RESULTS, record
+from loadtests.gpu.card import RESULTS, Place, run_parts
 from loadtests.gpu.carry import CARRIED
-from loadtests.gpu.place import Place
 from reward_serve import HttpRewardClient
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreRequest, ScoreResult
-from reward_serve_judge.weights import prepare_bundled
 from reward_serve_lab.attacks.suite import crossed
 
 FORMATS = SAMPLES.with_name("formats.jsonl")
 REFERENCE = CARRIED / "reference.json"
 _SHARE = 0.2
+_AT_ONCE = 128
 _NEAR = 0.05  # a probability this close to 0.5 may fall on either side in another dtype
 
 app = typer.Typer(add_completion=False)
 
 Data = Annotated[Path | None, typer.Option(help="More labelled rows.")]
-Device = Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")]
 Attacks = Annotated[int | None, typer.Option(help="Number of attacks of the suite; default all.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of each file; default all.")]
 
@@ -54,7 +49,7 @@ def reference(
 ) -> None:
     """Judge the rows on the CPU, and write the probabilities to compare a GPU's with."""
     asked = rows_of(data, rows)
-    found, attacked, _ = asyncio.run(judged(Place("cpu", CARRIED), asked, "float32", attacks))
+    found, attacked, _ = asyncio.run(judged(Place("cpu"), asked, "float32", attacks))
     probabilities = {key(r): p for r, p in zip(asked, found, strict=True)}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"probabilities": probabilities, "attacks": attacked}))
@@ -63,27 +58,23 @@ def reference(
 @app.command()
 def run(
     data: Data = None,
-    device: Device = "cuda",
+    device: Annotated[str, typer.Option(help="cuda, or cpu for a rehearsal.")] = "cuda",
     rows: Rows = None,
     attacks: Attacks = None,
     known: Annotated[Path, typer.Option(help="File written by `reference`.")] = REFERENCE,
     only: Annotated[str, typer.Option(help="Checks, as in float32,judge.yaml; default all.")] = "",
     out: Annotated[Path, typer.Option(help="Folder of gpu.json.")] = RESULTS,
 ) -> None:
-    """Compare labels with the CPU's, attack, and serve by both deployments files."""
+    """Compare labels with the CPU's, attack, and serve by judge.yaml."""
     asked = rows_of(data, rows)
-    place = Place("cuda" if device == "cuda" else "cpu", CARRIED)
+    place = Place("cuda" if device == "cuda" else "cpu")
     expected: dict[str, Any] = json.loads(known.read_text(encoding="utf-8"))
     dtypes = place.pick(("float32", "bfloat16"), ("float32",))
     checks = {
         **{d: (lambda d=d: _right(place, asked, expected, d, attacks)) for d in dtypes},  # type: ignore[misc]
         "judge.yaml": lambda: _deployed(place, asked),
-        "judge-gpu.yaml": lambda: _deployed_gpu(place, asked),
     }
-    chosen = [name for name in only.split(",") if name] or list(checks)
-    failed = [n for n in chosen if not record(f"right {n}", checks[n], out / "gpu.json")]
-    if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}; the reasons are in {out / 'gpu.json'}")
+    run_parts(checks, only, out / "gpu.json")
 
 
 def rows_of(data: Path | None, most: int | None) -> list[dict[str, Any]]:
@@ -106,23 +97,17 @@ def compared(
     Raises:
         KeyError: the CPU's file was made from other rows.
     """
-    before = [expected[key(row)] for row in rows]
-    pairs = list(zip(before, found, strict=True))
-    flips = [at for at, (a, b) in enumerate(pairs) if (a >= 0.5) is not (b >= 0.5)]
-    apart = sorted(abs(a - b) for a, b in pairs)
+    pairs = [(expected[key(row)], here) for row, here in zip(rows, found, strict=True)]
+    flips = [(cpu, here) for cpu, here in pairs if (cpu >= 0.5) is not (here >= 0.5)]
+    apart = sorted(abs(cpu - here) for cpu, here in pairs)
+    right = [(p >= 0.5) is row["correct"] for row, p in zip(rows, found, strict=True)]
     return {
         "rows": len(rows),
-        "flips": [{"cpu": pairs[at][0], "here": pairs[at][1]} for at in flips],
-        "flips_not_near_half": sum(abs(pairs[at][0] - 0.5) > _NEAR for at in flips),
-        "difference": {
-            "median": apart[len(apart) // 2],
-            "p99": apart[int(0.99 * (len(apart) - 1))],
-            "largest": apart[-1],
-        },
-        "agreement": sum(
-            (p >= 0.5) is row["correct"] for row, p in zip(rows, found, strict=True)
-        ) / len(rows),
-    }  # fmt: skip
+        "flips": [{"cpu": cpu, "here": here} for cpu, here in flips],
+        "flips_not_near_half": sum(abs(cpu - 0.5) > _NEAR for cpu, _ in flips),
+        "difference": {"median": apart[len(apart) // 2], "largest": apart[-1]},
+        "agreement": sum(right) / len(rows),
+    }
 
 
 def _right(
@@ -160,31 +145,28 @@ async def judged(
     config = place.engine(
         "bundled", _SHARE, dtype=dtype, max_model_len=2048, max_num_seqs=64, cpu_kv_cache_gib=0.5
     )
-    engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.gpus)
+    engine = await VllmEngine.start(config, num_cpus=2, num_gpus=place.pick(1.0, 0.0))
+    alone = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
+    resources = place.pick({"num_gpus": 1}, {})
+    model = {"name": "judge", "kind": "judge", "resources": resources, **alone}
+    judge, places = Judge(JudgeModel.model_validate(model), engine), asyncio.Semaphore(_AT_ONCE)
+
+    async def verdict(response: str, reference: Any) -> ScoreResult:
+        async with places:
+            return await judge.score(ScoreRequest(response=response, reference=reference))
+
     try:
-        judge = _judge(engine)
-        asked = [ScoreRequest(response=r["response"], reference=r["reference"]) for r in rows]
-        found = [_probability(verdict) for verdict in await verdicts(judge, asked)]
+        given = await asyncio.gather(*(verdict(r["response"], r["reference"]) for r in rows))
         suite = crossed()[:attacks]
-        attacking = [ScoreRequest(response=a.response, reference=a.reference) for a in suite]
-        attacked = await verdicts(judge, attacking)
-        accepted = {
-            "rows": len(attacked),
-            "accepted": sum(v.score is not None and v.score >= 0.5 for v in attacked),
-            "unscored": sum(v.score is None for v in attacked),
-        }
-        return found, accepted, engine.describe()
+        attacked = await asyncio.gather(*(verdict(a.response, a.reference) for a in suite))
     finally:
         engine.close()
-
-
-def _judge(engine: VllmEngine) -> Judge:
-    alone = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
-    model = {"name": "judge", "kind": "judge", **alone}
-    config = JudgeModel.model_validate(
-        {**model, "resources": {"num_gpus": 1} if engine.describe()["device"] == "cuda" else {}}
-    )
-    return Judge(config, engine)
+    counts = {
+        "rows": len(attacked),
+        "accepted": sum(v.score is not None and v.score >= 0.5 for v in attacked),
+        "unscored": sum(v.score is None for v in attacked),
+    }
+    return list(map(_probability, given)), counts, engine.describe()
 
 
 def _probability(verdict: ScoreResult) -> float:
@@ -201,45 +183,25 @@ def _probability(verdict: ScoreResult) -> float:
 
 def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Serve ``judge.yaml`` on a tenth of the GPU."""
-    with deployed(cache=False, resources=place.resources(0.1)) as service:
-        figures = _served_rows(service.url, rows)
-        return {**figures, "ready_s": service.ready_s, "ray_s": service.ray_s}
-
-
-def _deployed_gpu(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Serve ``judge-gpu.yaml``'s arguments, with the folder of the bundled weights as model."""
-    file = ROOT / "deployments" / "judge-gpu.yaml"
-    (application,) = yaml.safe_load(file.read_text(encoding="utf-8"))["applications"]
-    (model,) = application["args"]["models"]
-    model["engine"]["model"] = str(prepare_bundled())
-    if place.device == "cpu":
-        model["engine"] |= {"device": "cpu", "dtype": "float32", "max_num_seqs": 16}
-        model["engine"]["cpu_kv_cache_gib"] = 0.25
-    model["autoscaling"]["max_replicas"] = 1
-    with served([model]) as url:
-        return _served_rows(url, rows, disagree=True)
-
-
-def _served_rows(url: str, rows: list[dict[str, Any]], disagree: bool = False) -> dict[str, Any]:
     keys = ("response", "reference", "question")
     asked = [{**{k: row[k] for k in keys if k in row}, "options": NO_CACHE} for row in rows]
-    with HttpRewardClient(url, timeout_s=600) as client:
-        results = [
-            r for at in range(0, len(asked), 64) for r in client.score_batch(asked[at : at + 64])
-        ]
+    with (
+        deployed(cache=False, resources=place.resources(0.1)) as service,
+        HttpRewardClient(service.url, timeout_s=600) as client,
+    ):
+        results = client.score_batch(asked)
         (about,) = client.models()
-    statuses = dict(Counter(result.status.value for result in results))
-    agreed = sum(
+    agreed = [
         result.score is not None and (result.score >= 0.5) is row["correct"]
         for row, result in zip(rows, results, strict=True)
-    )
+    ]
     figures = {
-        "statuses": statuses,
-        "agreement": agreed / len(rows),
+        "statuses": dict(Counter(result.status.value for result in results)),
+        "agreement": sum(agreed) / len(rows),
         "engine": about["engine"],
-        "start_s": about["start_s"],
+        "ready_s": service.ready_s,
     }
-    if statuses != {"ok": len(rows)} or (figures["agreement"] < 0.95 and not disagree):
+    if figures["statuses"] != {"ok": len(rows)} or figures["agreement"] < 0.95:
         raise SystemExit(json.dumps(figures))
     return figures
 

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from deployments.local import ROOT, console, deployed
-from loadtests.load.shapes import SHAPES
+from loadtests.load import SHAPES
 
 _LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
 

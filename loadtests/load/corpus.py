@@ -8,10 +8,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from loadtests.load.shapes import Bursts
 from reward_serve_lab.evaluation.bulk import Row, read_rows
 
 Body = dict[str, Any]
+
+MEDIAN_CHARS = 32 * 1024
+LONGEST_CHARS = 128 * 1024
+_LONG_SIGMA = 0.8
+_LONG_RESPONSES = 8
+_ROLLOUT_SIGMA = 0.5
 
 _TAIL = 160
 """Characters. The mark stands here, since a judge may see only a response's last 96 tokens."""
@@ -24,12 +29,10 @@ class Sample:
     """One request.
 
     Attributes:
-        input: a number that equal inputs share.
         body: the request as sent.
         correct: the row's label, if it has one.
     """
 
-    input: int
     body: Body
     correct: bool | None
 
@@ -47,6 +50,50 @@ class Call:
     samples: list[Sample]
 
 
+@dataclass(frozen=True)
+class Bursts:
+    """GRPO rollouts: a batch of prompts every period, each with a group of samples.
+
+    Attributes:
+        prompts: prompts per batch.
+        samples: samples per prompt.
+        period_s: seconds between the starts of batches.
+        rollout_s: duration of a batch's longest rollout.
+    """
+
+    prompts: int
+    samples: int
+    period_s: float
+    rollout_s: float
+
+    def __post_init__(self) -> None:
+        if min(self.prompts, self.samples) < 1 or min(self.period_s, self.rollout_s) <= 0:
+            raise ValueError("prompts, samples, period and rollout-seconds: must be positive")
+
+    def starts(self, duration_s: float) -> list[float]:
+        """Start times in seconds of the batches whose rollouts end within the run.
+
+        Raises:
+            ValueError: no batch ends within the run.
+        """
+        if duration_s < self.rollout_s:
+            raise ValueError(
+                f"duration: {duration_s:g} s is shorter than a batch's rollouts "
+                f"(rollout-seconds {self.rollout_s:g})"
+            )
+        count = int((duration_s - self.rollout_s) / self.period_s) + 1
+        return [number * self.period_s for number in range(count)]
+
+    def ends(self, rng: Random) -> list[float]:
+        """End times of a batch's rollouts in seconds from its start, unordered.
+
+        Lengths are log-normal, scaled so that the longest is ``rollout_s``.
+        """
+        count = self.prompts * self.samples
+        drawn = [rng.lognormvariate(0.0, _ROLLOUT_SIGMA) for _ in range(count)]
+        return [self.rollout_s * each / max(drawn) for each in drawn]
+
+
 class Rollouts:
     """Groups of samples drawn from rows.
 
@@ -55,36 +102,23 @@ class Rollouts:
         rng: draws prompts and responses.
         run: prefix of every id and mark; letters.
         timeout_s: each request's deadline.
-        repeats: share of samples that repeat an earlier one of their group.
 
     Raises:
         ValueError: there are no rows, or one is invalid.
     """
 
-    def __init__(
-        self, rows: Sequence[Row], rng: Random, run: str, timeout_s: float, repeats: float = 0.0
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], rng: Random, run: str, timeout_s: float) -> None:
         self._prompts = list(_by_prompt(rows).values())
         if not self._prompts:
             raise ValueError("data: has no rows")
-        if not 0 <= repeats < 1:
-            raise ValueError(f"repeats: {repeats:g}; must be at least 0 and below 1")
-        self._rng, self._run = rng, run
-        self._timeout_s, self._repeats = timeout_s, repeats
-        self._groups = self._inputs = self._samples = 0
+        self._rng, self._run, self._timeout_s = rng, run, timeout_s
+        self._groups = self._samples = 0
 
     def group(self, size: int) -> list[Sample]:
         """Draw a prompt and ``size`` samples of it."""
         self._groups += 1
-        key = f"{self._run}-{self._groups}"
         responses = self._rng.choice(self._prompts)
-        made: list[Sample] = []
-        for _ in range(size):
-            if made and self._rng.random() < self._repeats:
-                made.append(self._asked(key, self._rng.choice(made)))
-            else:
-                made.append(self._asked(key, self._new(self._rng.choice(responses))))
-        return made
+        return [self._sample(self._rng.choice(responses)) for _ in range(size)]
 
     def bursts(self, bursts: Bursts, duration_s: float, size: int) -> list[Call]:
         """Every call of a run in order, each due when its last rollout has ended.
@@ -99,9 +133,8 @@ class Rollouts:
         """
         calls = []
         for start in bursts.starts(duration_s):
-            samples = [
-                sample for _ in range(bursts.prompts) for sample in self.group(bursts.samples)
-            ]
+            groups = (self.group(bursts.samples) for _ in range(bursts.prompts))
+            samples = [sample for group in groups for sample in group]
             ended = sorted(zip(bursts.ends(self._rng), samples, strict=True), key=lambda e: e[0])
             for first in range(0, len(ended), size):
                 together = ended[first : first + size]
@@ -109,21 +142,17 @@ class Rollouts:
                 calls.append(Call(due_s, [sample for _, sample in together]))
         return sorted(calls, key=lambda call: call.due_s)
 
-    def _new(self, row: Row) -> Sample:
+    def _sample(self, row: Row) -> Sample:
         assert row.request is not None
-        self._inputs += 1
-        response = marked(row.request["response"], self._run + letters(self._inputs))
-        return Sample(self._inputs, {**row.request, "response": response}, row.correct)
-
-    def _asked(self, group: str, sample: Sample) -> Sample:
         self._samples += 1
         own = {
+            "response": marked(row.request["response"], self._run + letters(self._samples)),
             "id": f"{self._run}-{self._samples}",
-            "group": group,
+            "group": f"{self._run}-{self._groups}",
             "metadata": {"run": self._run, "sample": self._samples},
             "timeout_s": self._timeout_s,
         }
-        return Sample(sample.input, {**sample.body, **own}, sample.correct)
+        return Sample({**row.request, **own}, row.correct)
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -139,10 +168,10 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def marked(response: str, mark: str) -> str:
-    """Insert a mark at a space within the response's tail, or before a short response."""
+    """Insert a mark at a space within the response's tail, or in a line before a short one."""
     at = response.find(" ", max(0, len(response) - _TAIL))
     if len(response) <= _TAIL or at < 0:
-        return f"({mark}) {response}"
+        return f"({mark})\n{response}"
     return f"{response[:at]} ({mark}){response[at:]}"
 
 
@@ -165,3 +194,39 @@ def _by_prompt(rows: Sequence[Row]) -> dict[str, list[Row]]:
         key = repr((row.request.get("question"), row.request.get("reference")))
         prompts.setdefault(key, []).append(row)
     return prompts
+
+
+def long_rows(rng: Random, prompts: int = 32) -> list[Row]:
+    """Rows of 8 long responses to each prompt, about half of them right; a rule decides each."""
+    rows: list[Row] = []
+    for _ in range(prompts):
+        red, blue = rng.randrange(100, 1000), rng.randrange(100, 1000)
+        asked = {
+            "question": f"A box holds {red} red and {blue} blue marbles. How many does it hold?",
+            "reference": f"{red} + {blue} = {red + blue}\n#### {red + blue}",
+        }
+        for _ in range(_LONG_RESPONSES):
+            correct = rng.random() < 0.5
+            answer = red + blue + (0 if correct else rng.randrange(1, 100))
+            body = {**asked, "response": _rollout(rng, answer, _length(rng))}
+            rows.append(Row(len(rows) + 1, body, correct))
+    return rows
+
+
+def _length(rng: Random) -> int:
+    """Draw a long rollout's length in characters; log-normal up to a maximum."""
+    return min(LONGEST_CHARS, round(MEDIAN_CHARS * rng.lognormvariate(0.0, _LONG_SIGMA)))
+
+
+def _rollout(rng: Random, answer: int, characters: int) -> str:
+    """Repeated additions and a marked answer, at most one step shorter than ``characters``."""
+    ending = f"\n#### {answer}"
+    left = characters - len(ending)
+    steps: list[str] = []
+    while True:
+        one, other = rng.randrange(100, 1000), rng.randrange(100, 1000)
+        step = f"I count again: {one} in one heap and {other} beside it, {one + other} together.\n"
+        left -= len(step)
+        if left < 0:
+            return "".join(steps) + ending
+        steps.append(step)

@@ -1,4 +1,8 @@
-"""The figures of a load test, and whether it passed.
+"""Check replies against their requests, and count them.
+
+``wrong``: another id or metadata, a batch of another size or order, missing or unknown keys, a
+score that is no label's value, or one that does not fit its status or HTTP status code. ``lost``:
+no ``status``, or later than the deadline plus ``GRACE_S``. ``absent``: a status other than ``ok``.
 
 After the load every input is sent again without load, bypassing the service's cache, and each
 answer under load must agree. This happens after the load because the engine caches prefixes: had it
@@ -10,27 +14,95 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from loadtests.load.checking import Checked, Outcome, disagreement, lost, too_close
+from pydantic import ValidationError
+
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.shapes import Shape
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.http.contract import http_status
+from reward_serve.schema import ScoreResult, Status, describe_errors
 from reward_serve_lab.evaluation.bulk import RIGHT, percentile
 
-AskBatch = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]
-"""Sends a batch; None for a request without an answer."""
+GRACE_S = 5.0
+"""Seconds after its deadline at which a reply counts as lost, as the service's clients wait."""
+MARGIN = 0.02
+"""Margin of probability within which the contract allows another label."""
 
+_VALUES = (0.0, 1.0)  # the corpus has right and wrong answers only
 _BATCH = 16
 _ATTEMPTS = 3
 _REASONS = 20
 
+AskBatch = Callable[[Sequence[Body]], Sequence[ScoreResult | None]]
+"""Sends a batch; None for a request without an answer."""
+
 
 @dataclass(frozen=True)
-class _Answer:
-    sample: Sample
-    result: ScoreResult
-    entry: str
+class Checked:
+    """A checked reply, or a missing one.
+
+    Attributes:
+        outcome: the check's outcome.
+        why: what is wrong, why it is lost, or the status; empty for an answer.
+        result: the result, if answered.
+    """
+
+    outcome: Literal["answered", "absent", "wrong", "lost"]
+    why: str = ""
+    result: ScoreResult | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Its name in locust's table of failures; None for an answer."""
+        return None if self.outcome == "answered" else f"{self.outcome}: {self.why}"
+
+
+def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
+    """Check the reply to one sample.
+
+    Args:
+        sample: the request.
+        reply: the decoded JSON.
+        code: the HTTP status code, for a single request over HTTP.
+    """
+    if not isinstance(reply, dict) or "status" not in reply:
+        return Checked("lost", f"untyped reply, HTTP {code}")
+    result = dict(reply)
+    if code not in (None, 200):
+        result.pop("detail", None)
+    if odd := sorted((result.keys() ^ ScoreResult.model_fields.keys()) - {"components"}):
+        return Checked("wrong", f"keys missing or unknown: {', '.join(odd)}")
+    for key in ("id", "metadata"):
+        if result[key] != sample.body[key]:
+            return Checked("wrong", f"another request's {key}")
+    try:
+        parsed = ScoreResult.model_validate(result)
+    except ValidationError as error:
+        return Checked("wrong", f"not a result: {describe_errors(error)}")
+    if code is not None and code != http_status(parsed.status):
+        return Checked("wrong", f"HTTP {code} with status {parsed.status.value}")
+    if parsed.status is not Status.OK:
+        return Checked("absent", parsed.status.value)
+    if parsed.score not in _VALUES:
+        return Checked("wrong", "the score is no label's value")
+    return Checked("answered", result=parsed)
+
+
+def check_batch(samples: Sequence[Sample], reply: Any, code: int) -> list[Checked]:
+    """Check the reply to a batch, one entry per sample."""
+    results = reply.get("results") if isinstance(reply, dict) else None
+    if code != 200 or not isinstance(results, list):
+        return [Checked("lost", f"untyped reply, HTTP {code}")] * len(samples)
+    if len(results) != len(samples):
+        wrong = Checked("wrong", f"{len(results)} results for {len(samples)} requests")
+        return [wrong] * len(samples)
+    return [check(sample, result) for sample, result in zip(samples, results, strict=True)]
+
+
+def too_close(without_load: ScoreResult) -> bool:
+    """Whether the two likeliest labels are within the margin, so that either is allowed."""
+    likeliest = sorted((without_load.probabilities or {}).values())[-2:]
+    return len(likeliest) == 2 and likeliest[1] - 0.5 < MARGIN
 
 
 @dataclass
@@ -51,7 +123,7 @@ class Outcomes:
     absent: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    _answers: list[_Answer] = field(default_factory=list)
+    _answers: list[tuple[Sample, ScoreResult]] = field(default_factory=list)
     _labelled: list[bool] = field(default_factory=list)
     _waits_ms: list[float] = field(default_factory=list)
     _first_s: float | None = None
@@ -63,13 +135,11 @@ class Outcomes:
         if self._first_s is None:
             self._first_s = now_s
 
-    def record(
-        self, sample: Sample, checked: Checked, wait_ms: float, now_s: float, entry: str
-    ) -> None:
-        """Record a reply, ``wait_ms`` after it was due, for ``entry`` of locust's table."""
+    def record(self, sample: Sample, checked: Checked, wait_ms: float, now_s: float) -> None:
+        """Record a reply, ``wait_ms`` after it was due."""
         self._count(checked)
         if checked.result is not None:
-            self._answers.append(_Answer(sample, checked.result, entry))
+            self._answers.append((sample, checked.result))
             self._waits_ms.append(wait_ms)
             self._last_s = now_s
             self.sources[str(checked.result.source)] += 1
@@ -78,35 +148,37 @@ class Outcomes:
         """End the load: samples without a reply are lost."""
         counted = len(self._answers) + sum(self.absent.values()) + self.wrong + self.lost
         for _ in range(self.asked - counted):
-            self._count(lost("no answer when the run ended"))
+            self._count(Checked("lost", "no answer when the run ended"))
 
-    def compare_without_load(self, ask: AskBatch, on_wrong: Callable[[str, str], None]) -> None:
+    def compare_without_load(self, ask: AskBatch, on_wrong: Callable[[str], None]) -> None:
         """Compare every answer with the answer to its input without load.
 
         Args:
             ask: sends requests to the same service.
-            on_wrong: called with the entry and the failure of each wrong answer.
+            on_wrong: called with the failure of each wrong answer.
         """
         results = self._without_load(ask)
-        for answer in self._answers:
-            without_load = results.get(answer.sample.input)
+        for sample, answer in self._answers:
+            without_load = results.get(sample.body["id"])
             if without_load is None:
                 self.unchecked += 1
             elif too_close(without_load):
                 self.too_close += 1
-            elif why := disagreement(answer.result, without_load):
+            elif answer.score != without_load.score:
+                why = f"score {answer.score:g} under load, {without_load.score:g} without load"
                 checked = Checked("wrong", why)
                 self._count(checked)
-                on_wrong(answer.entry, str(checked.failure))
+                on_wrong(str(checked.failure))
             else:
                 self.right += 1
-                if answer.sample.correct is not None:
+                if sample.correct is not None:
                     agreed = (without_load.score or 0.0) >= RIGHT
-                    self._labelled.append(agreed is answer.sample.correct)
+                    self._labelled.append(agreed is sample.correct)
 
     def summary(self) -> dict[str, Any]:
         """The figures as JSON data; latencies are of answers, in ms from when they were due."""
         seconds = self._last_s - (self._first_s or 0.0)
+        labelled = self._labelled
         return {
             "asked": self.asked,
             "right": self.right,
@@ -118,9 +190,7 @@ class Outcomes:
             **{f"p{percent}_ms": percentile(self._waits_ms, percent) for percent in (50, 95, 99)},
             "answers_per_s": len(self._answers) / seconds if seconds > 0 else None,
             "sources": dict(self.sources),
-            "agreement_with_labels": (
-                sum(self._labelled) / len(self._labelled) if self._labelled else None
-            ),
+            "agreement_with_labels": sum(labelled) / len(labelled) if labelled else None,
             "reasons": dict(self.reasons.most_common(_REASONS)),
         }
 
@@ -143,34 +213,23 @@ class Outcomes:
         return [reason for reason, holds in reasons.items() if holds]
 
     def _count(self, checked: Checked) -> None:
-        outcome: Outcome = checked.outcome
-        if outcome == "wrong":
+        if checked.outcome == "wrong":
             self.wrong += 1
-        elif outcome == "lost":
+        elif checked.outcome == "lost":
             self.lost += 1
-        elif outcome == "absent":
+        elif checked.outcome == "absent":
             self.absent[checked.why] += 1
         if checked.failure:
             self.reasons[checked.failure] += 1
 
-    def _without_load(self, ask: AskBatch) -> dict[int, ScoreResult]:
-        bodies = {a.sample.input: _uncached(a.sample.body) for a in self._answers}
-        found: dict[int, ScoreResult] = {}
+    def _without_load(self, ask: AskBatch) -> dict[str, ScoreResult]:
+        bodies = [{**sample.body, "options": {"cache": False}} for sample, _ in self._answers]
+        found: dict[str, ScoreResult] = {}
         for _ in range(_ATTEMPTS):
-            missing = [number for number in bodies if number not in found]
+            missing = [body for body in bodies if body["id"] not in found]
             for first in range(0, len(missing), _BATCH):
-                numbers = missing[first : first + _BATCH]
-                results = ask([bodies[number] for number in numbers])
-                for number, result in zip(numbers, results, strict=True):
+                batch = missing[first : first + _BATCH]
+                for body, result in zip(batch, ask(batch), strict=True):
                     if result is not None and result.status is Status.OK:
-                        found[number] = result
+                        found[body["id"]] = result
         return found
-
-
-def tolerated(shape: Shape) -> frozenset[Status]:
-    """Statuses that a shape provokes: in a spike the service is meant to shed load."""
-    return frozenset([Status.OVERLOADED]) if shape == "spike" else frozenset()
-
-
-def _uncached(body: Body) -> Body:
-    return {**body, "options": {"cache": False}}

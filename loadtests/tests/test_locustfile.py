@@ -11,53 +11,27 @@ from typing import Any
 
 import pytest
 
+from loadtests.load.__main__ import command_line
 from tests.fake_service import Call, FakeService, Reply
 
 ROOT = Path(__file__).parents[2]
 BURSTS = ("--prompts", "2", "--samples", "4", "--period", "1", "--rollout-seconds", "1")
 
 
-class WrongOnce(FakeService):
-    """Returns the other score once."""
+class FaultOnce(FakeService):
+    """Returns the other score once, or closes the connection of one request."""
 
-    def __init__(self) -> None:
+    def __init__(self, fault: str) -> None:
         super().__init__()
-        self.once = threading.Lock()
+        self.fault, self.once = fault, threading.Lock()
 
     def answer(self, call: Call) -> Reply:
         reply = super().answer(call)
         if call.path == "/v1/score" and self.once.acquire(blocking=False):
+            if self.fault == "lost":
+                raise ConnectionAbortedError("dropped on purpose")
             reply.content["score"] = 1.0 - reply.content["score"]
         return reply
-
-
-class DroppingOnce(FakeService):
-    """Closes the connection of one request."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.once = threading.Lock()
-
-    def answer(self, call: Call) -> Reply:
-        if call.path == "/v1/score" and self.once.acquire(blocking=False):
-            raise ConnectionAbortedError("dropped on purpose")
-        return super().answer(call)
-
-
-WOKEN_AS_THE_RUN_ENDS = """
-from types import SimpleNamespace
-from gevent.event import Event
-from loadtests.locustfile import HttpSingleUser
-
-stopping = Event()
-stopping.set()
-rollouts = SimpleNamespace(group=lambda size: [])
-load = SimpleNamespace(open_loop=False)
-caller = object.__new__(HttpSingleUser)
-caller.test = SimpleNamespace(load=load, stopping=stopping, rollouts=rollouts, size=1)
-caller.send = lambda *_: print("sent")
-caller.ask()
-"""
 
 
 @pytest.fixture
@@ -79,11 +53,11 @@ def load(url: str, rows: Path, out: Path, *arguments: str) -> tuple[int, dict[st
     return done.returncode, json.loads((out / "summary.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("transport", ["http-single", "http-batch"])
+@pytest.mark.parametrize("batch", ["1", "8"])
 def test_a_run_of_right_answers_passes_and_is_reported(
-    transport: str, rows: Path, tmp_path: Path
+    batch: str, rows: Path, tmp_path: Path
 ) -> None:
-    arguments = ("--shape", "grpo_burst", "--transport", transport, *BURSTS)
+    arguments = ("--shape", "grpo_burst", "--batch", batch, *BURSTS)
     with FakeService() as service:
         code, figures = load(service.url, rows, tmp_path, *arguments)
 
@@ -100,46 +74,39 @@ def test_long_rollouts_are_generated_and_decided_by_rules(rows: Path, tmp_path: 
         code, figures = load(service.url, rows, tmp_path, "--shape", "long_rollouts", *BURSTS)
         asked = [len(c.body["response"]) for c in service.calls if c.path == "/v1/score"]
 
-    assert (code, figures["failed"]) == (0, [])
-    assert (figures["right"], figures["agreement_with_labels"], figures["sources"]) == (
-        16,
-        1.0,
-        {"rule": 16},
-    )
-    assert (figures["shape"], figures["data"]) == ("long_rollouts", "long_rows")
+    assert (code, figures["failed"], figures["right"]) == (0, [], 16)
+    assert (figures["sources"], figures["data"]) == ({"rule": 16}, "long_rows")
     assert sorted(asked)[8] > 16_000
 
 
-def test_a_caller_that_wakes_as_the_run_ends_sends_nothing() -> None:
-    command = [sys.executable, "-c", WOKEN_AS_THE_RUN_ENDS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout == ""  # locust would end the call, and its sample would count as lost
-
-
-def test_one_wrong_answer_fails_the_run(rows: Path, tmp_path: Path) -> None:
-    with WrongOnce() as service:
+@pytest.mark.parametrize("fault", ["wrong", "lost"])
+def test_one_wrong_answer_or_dropped_connection_fails_the_run(
+    fault: str, rows: Path, tmp_path: Path
+) -> None:
+    with FaultOnce(fault) as service:
         code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
 
-    assert (code, figures["wrong"], figures["lost"]) == (1, 1, 0)
+    counts = {"wrong": 0, "lost": 0, fault: 1}
+    assert (code, figures["wrong"], figures["lost"]) == (1, counts["wrong"], counts["lost"])
     assert figures["right"] == figures["asked"] - 1 > 4
-    assert "under load" in (tmp_path / "locust_failures.csv").read_text(encoding="utf-8")
-
-
-def test_one_dropped_connection_fails_the_run(rows: Path, tmp_path: Path) -> None:
-    with DroppingOnce() as service:
-        code, figures = load(service.url, rows, tmp_path, "--peak-users", "4")
-
-    assert (code, figures["wrong"], figures["lost"]) == (1, 0, 1)
-    assert figures["right"] == figures["asked"] - 1 > 4
+    assert fault in (tmp_path / "locust_failures.csv").read_text(encoding="utf-8")
 
 
 def test_locusts_command_line_refuses_a_missing_host(rows: Path) -> None:
     command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
     done = subprocess.run(
-        [*command, "--data", str(rows), "--shape", "ramp"],
+        [*command, "--data", str(rows), "--shape", "spike"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
     assert done.returncode == 2
     assert "host: is missing" in done.stderr
+
+
+def test_the_web_page_binds_loopback_and_result_files_are_written_either_way() -> None:
+    headless, web = (command_line(Path("out"), web) for web in (False, True))
+
+    assert "--headless" in headless and "--headless" not in web
+    assert web[web.index("--web-host") + 1] == "127.0.0.1"
+    for line in (headless, web):
+        assert {"out/report.html", "out/locust", "out/summary.json"} < set(line)

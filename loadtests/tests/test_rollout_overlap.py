@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from loadtests.rollout_overlap import GPU_VERDICT_S, PHASE_S, figures_of, plot, stand_in, table
-from reward_serve import HttpRewardClient
+from loadtests.rollout_overlap import PHASE_S, figures_of
 
 
 def verdicts(*waits_ms: float, ok: float = 1.0) -> list[dict[str, float]]:
@@ -24,19 +21,3 @@ def test_time_that_lengthens_the_phase_does_not_overlap() -> None:
 
 def test_rules_alone_have_no_verdicts() -> None:
     assert figures_of([], 11.0)["verdicts"] == 0
-
-
-def test_the_stand_in_has_a_gpu_judges_latency_and_its_own_name() -> None:
-    with stand_in() as url, HttpRewardClient(url) as client:
-        (result,) = client.score_batch([{"response": "#### 18", "reference": "18"}])
-
-    assert (result.score, result.model) == (1.0, "stand-in")
-    assert pytest.approx(0.114, abs=0.001) == GPU_VERDICT_S
-
-
-def test_a_condition_without_verdicts_is_shown(tmp_path: Path) -> None:
-    conditions = {"rule": {"phase_s": 10.7, "ratio_to_rule": 1.0, **figures_of([], 10.7)}}
-
-    assert table(conditions).row_count == 1
-    plot(conditions, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").stat().st_size > 1000

@@ -29,7 +29,7 @@ from ray import serve
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from loadtests.chaos.scenarios.nodes import replica_nodes
+from loadtests.chaos.scenarios.changes import replica_nodes
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
 from tests.fake_service import free_port

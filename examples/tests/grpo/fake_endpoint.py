@@ -6,20 +6,28 @@ sampling request takes ``FAKE_TINKER_DELAY_S``; a file ``full`` in the folder is
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import itertools
 import json
 import os
 import struct
 import sys
-import tarfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from tinker.proto import tinker_public_pb2 as proto
+
+from deployments.local import free_port
 
 
 class HttpError(Exception):
@@ -28,19 +36,12 @@ class HttpError(Exception):
         self.code = code
 
 
-def _load() -> Any:
-    """tinker's messages, without its package, which takes seconds to import."""
-    tinker = importlib.util.find_spec("tinker")
-    assert tinker is not None and tinker.submodule_search_locations
-    path = Path(tinker.submodule_search_locations[0], "proto", "tinker_public_pb2.py")
-    spec = importlib.util.spec_from_file_location("tinker_public_pb2", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_PROTO = _load()
+_NOTHING = {
+    "config": {},
+    "create_session": {"session_id": "session"},
+    "session_heartbeat": {},
+    "telemetry": {"status": "accepted"},
+}
 
 
 class Engine:
@@ -56,19 +57,8 @@ class Engine:
         self._busy = threading.Lock()
 
     def ask(self, path: str, body: Any) -> Any:
-        return getattr(self, path.rpartition("/")[2])(body)
-
-    def config(self, _: Any) -> Any:
-        return {}
-
-    def create_session(self, _: Any) -> Any:
-        return {"session_id": "session"}
-
-    def session_heartbeat(self, _: Any) -> Any:
-        return {}
-
-    def telemetry(self, _: Any) -> Any:
-        return {"status": "accepted"}
+        name = path.rpartition("/")[2]
+        return _NOTHING[name] if name in _NOTHING else getattr(self, name)(body)
 
     def create_model(self, body: Any) -> Any:
         model = f"model_{os.getpid()}_{next(self._numbers)}"
@@ -87,9 +77,9 @@ class Engine:
         letters = [
             [260 + rng.randrange(20)] * rng.randint(1, 4) for _ in range(body["num_samples"])
         ]
-        message = _PROTO.SampleResponse()
+        message = proto.SampleResponse()
         for tokens in letters:
-            sequence = message.sequences.add(stop_reason=_PROTO.STOP_REASON_STOP)
+            sequence = message.sequences.add(stop_reason=proto.STOP_REASON_STOP)
             sequence.tokens = struct.pack(f"<{len(tokens)}i", *tokens)
             sequence.logprobs = struct.pack(f"<{len(tokens)}f", *[-1.0] * len(tokens))
         if body["num_samples"] > 1:  # not for evaluations, which ask for hundreds
@@ -98,11 +88,11 @@ class Engine:
         return self._later(message.SerializeToString())
 
     def forward_backward(self, body: bytes) -> Any:
-        message = _PROTO.ForwardBackwardRequest()
+        message = proto.ForwardBackwardRequest()
         message.ParseFromString(body)
         if message.model_id not in self._steps:
             raise HttpError(404, "Model not found")
-        output = _PROTO.ForwardBackwardOutput(loss_fn_output_type="scalar")
+        output = proto.ForwardBackwardOutput(loss_fn_output_type="scalar")
         return self._later(output.SerializeToString())
 
     def optim_step(self, body: Any) -> Any:
@@ -138,15 +128,6 @@ class Engine:
             raise result
         return result
 
-    def archive(self, path: str) -> bytes:
-        *_, model, _, name, _ = path.split("/")
-        if not self._file(model, "sampler_weights", name).exists():
-            raise HttpError(404, "Checkpoint not found")
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            tar.addfile(tarfile.TarInfo("adapter_config.json"))
-        return packed.getvalue()
-
     def delete(self, path: str) -> None:
         *_, model, _, kind, name = path.split("/")
         file = self._file(model, kind, name)
@@ -174,66 +155,49 @@ class Engine:
         return (folder / kind if kind == "sampler_weights" else folder) / f"{name}.tar.gz"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    engine: Engine
-
-    def do_GET(self) -> None:
-        if self.path.endswith("/archive"):
-            self.send_response(302)
-            self.send_header("location", f"http://{self.headers['host']}{self.path[:-7]}download")
-            self.send_header("content-length", "0")
-            self.end_headers()
-        elif self.path.endswith("/download"):
-            self._answer(lambda: self.engine.archive(self.path))
-        else:
-            self._answer(lambda: {"status": "ok"})
-
-    def do_DELETE(self) -> None:
-        self._answer(lambda: self.engine.delete(self.path))
-
-    def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers["content-length"]))
-        proto = "protobuf" in self.headers.get("content-type", "")
-        self._answer(lambda: self.engine.ask(self.path, data if proto else json.loads(data)))
-
-    def _answer(self, ask: Any) -> None:
-        try:
-            answer, code = ask(), 200
-        except (AttributeError, KeyError) as error:
-            answer, code = {"detail": f"Not found: {error}"}, 404
-        except HttpError as error:
-            answer, code = {"detail": str(error)}, error.code
-        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        kind = "x-protobuf" if isinstance(answer, bytes) else "json"
-        self.send_response(204 if answer is None else code)
-        self.send_header("content-type", f"application/{kind}")
-        self.send_header("content-length", str(0 if answer is None else len(data)))
-        self.end_headers()
-        if answer is not None:
-            self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-
 class FakeEndpoint:
     """The endpoint in this process, on a free port of loopback."""
 
     def __init__(
-        self, folder: Path, delay_s: float = 0.0, address: tuple[str, int] = ("127.0.0.1", 0)
+        self, folder: Path, delay_s: float = 0.0, address: tuple[str, int] | None = None
     ) -> None:
-        handler = type("_Bound", (_Handler,), {"engine": Engine(folder, delay_s)})
-        self.server = ThreadingHTTPServer(address, handler)
-        self.server.daemon_threads = True
-        self.url = f"http://{address[0]}:{self.server.server_port}"
+        self.engine = Engine(folder, delay_s)
+        host, port = address or ("127.0.0.1", free_port())
+        routes = [Route("/{path:path}", self._answer, methods=["GET", "POST", "DELETE"])]
+        config = uvicorn.Config(Starlette(routes=routes), host, port, log_level="error")
+        self.server = uvicorn.Server(config)
+        self.url = f"http://{host}:{port}"
+
+    async def _answer(self, request: Request) -> Response:
+        path, data = request.url.path, await request.body()
+        call: Callable[[], Any]
+        if request.method == "DELETE":
+            call = partial(self.engine.delete, path)
+        elif request.method == "POST":
+            is_proto = "protobuf" in request.headers.get("content-type", "")
+            call = partial(self.engine.ask, path, data if is_proto else json.loads(data))
+        else:
+            return JSONResponse({"status": "ok"})
+        try:
+            answer = await run_in_threadpool(call)
+        except (AttributeError, KeyError) as error:
+            return JSONResponse({"detail": f"Not found: {error}"}, 404)
+        except HttpError as error:
+            return JSONResponse({"detail": str(error)}, error.code)
+        if isinstance(answer, bytes):
+            return Response(answer, media_type="application/x-protobuf")
+        return Response(status_code=204) if answer is None else JSONResponse(answer)
 
     def __enter__(self) -> FakeEndpoint:
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self._thread = threading.Thread(target=self.server.run, daemon=True)
+        self._thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.force_exit = self.server.should_exit = True
+        self._thread.join()
 
 
 def _main(arguments: list[str]) -> None:
@@ -242,7 +206,7 @@ def _main(arguments: list[str]) -> None:
     delay_s = float(os.environ.get("FAKE_TINKER_DELAY_S", "0"))
     fake = FakeEndpoint(folder, delay_s, (options["--host"], int(options["--port"])))
     (folder / "pid").write_text(str(os.getpid()))
-    fake.server.serve_forever()
+    fake.server.run()
 
 
 if __name__ == "__main__":

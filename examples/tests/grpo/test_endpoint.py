@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,6 @@ from examples.grpo.policy import Policy
 from examples.grpo.samples import Group, Sample
 from examples.tests.grpo.fake_endpoint import FakeEndpoint
 from tests.fake_service import free_port
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeEndpoint]:
-    with FakeEndpoint(tmp_path) as fake:
-        yield fake
 
 
 def test_a_call_gives_its_answer_or_its_error() -> None:
@@ -33,22 +25,19 @@ def test_an_endpoint_that_answers_nothing_is_gone_before_its_client_gives_up() -
 
     with pytest.raises(EndpointError, match="no answer for"):
         Policy(endpoint, "fake")
-
-
-def test_a_process_that_ended_is_gone_at_once() -> None:
-    endpoint = Endpoint("http://127.0.0.1:1", ended=lambda: True, poll_s=0.05)
-
+    ended = Endpoint(endpoint.url, ended=lambda: True, poll_s=0.05)
     with pytest.raises(EndpointError, match="engine ended"):
-        endpoint.wait(lambda: time.sleep(20))
+        ended.wait(lambda: threading.Event().wait(20))
 
 
-def test_a_slow_endpoint_is_waited_for_up_to_a_limit(fake: FakeEndpoint) -> None:
-    endpoint = Endpoint(fake.url, gone_after_s=0.2, limit_s=1.0, poll_s=0.05)
+def test_a_slow_endpoint_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:
     never = threading.Event()
+    with FakeEndpoint(tmp_path) as fake:
+        endpoint = Endpoint(fake.url, gone_after_s=0.2, limit_s=1.0, poll_s=0.05)
 
-    assert endpoint.wait(lambda: never.wait(0.5)) is False
-    with pytest.raises(EndpointError, match="took more than 1 s"):
-        endpoint.wait(lambda: never.wait(20))
+        assert endpoint.wait(lambda: never.wait(0.5)) is False
+        with pytest.raises(EndpointError, match="took more than 1 s"):
+            endpoint.wait(lambda: never.wait(20))
 
 
 def test_a_policy_goes_on_from_its_state_at_another_endpoint(tmp_path: Path) -> None:
@@ -64,15 +53,8 @@ def test_a_policy_goes_on_from_its_state_at_another_endpoint(tmp_path: Path) -> 
         policy.save_state("step-2")
         policy.delete(state)
         policy.delete(state)  # one that is gone is no error
+        (tmp_path / "full").touch()
+        with pytest.raises(ValueError, match="No space left on device"):
+            policy.save_state("step-3")
 
     assert [file.read_text() for file in tmp_path.rglob("*.tar.gz")] == ["2"]
-
-
-def test_a_full_disk_at_a_checkpoint_is_an_error_that_says_so(
-    fake: FakeEndpoint, tmp_path: Path
-) -> None:
-    policy = Policy(Endpoint(fake.url), "fake")
-    (tmp_path / "full").touch()
-
-    with pytest.raises(ValueError, match="No space left on device"):
-        policy.save_state("step-1")

@@ -172,14 +172,10 @@ def test_the_next_batch_is_asked_for_while_the_state_is_saved(tmp_path: Path) ->
     assert [line["state"] for line in record.steps] == ["state/step-1", "state/step-2"]
 
 
-def test_only_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
-    _, policy, _ = run(SHORT, tmp_path)
-
-    assert policy.kept == {"sampler/step-3", "state/step-3"}
-
-
 def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
-    run(SHORT, tmp_path)
+    _, policy, _ = run(SHORT, tmp_path)
+    assert policy.kept == {"sampler/step-3", "state/step-3"}  # the last checkpoints
+    assert run(SHORT, tmp_path)[0] == []
     events, _, record = run(replace(SHORT, steps=4), tmp_path)
 
     assert [event for event in events if "sample 4 " in event] == ["sample 4 by sampler/step-3"]
@@ -188,24 +184,14 @@ def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
     assert not record.evaluated(3)
 
 
-def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
-    run(SHORT, tmp_path)
-
-    assert run(SHORT, tmp_path)[0] == []
-
-
-def test_steps_without_a_verdict_are_taken_and_train_nothing(tmp_path: Path) -> None:
-    events, _, record = run(replace(SHORT, steps=2), tmp_path, judge=False)
-
-    assert [(line["reward"], line["undecided"]) for line in record.steps] == [(None, 8)] * 2
-    assert [event for event in events if "train" in event] == ["train on []"] * 2
-
-
-def test_a_run_ends_where_the_judge_stays_away(tmp_path: Path) -> None:
+def test_a_run_ends_where_the_judge_stays_away_and_trains_on_nothing(tmp_path: Path) -> None:
+    policy = FakePolicy([])
     with pytest.raises(NoVerdictError, match="no verdict in 3 steps: check the reward service"):
-        run(replace(SHORT, steps=9), tmp_path, judge=False)
+        run(replace(SHORT, steps=9), tmp_path, policy, judge=False)
 
-    assert len(Record(tmp_path, replace(SHORT, steps=9)).steps) == 2
+    lines = Record(tmp_path, replace(SHORT, steps=9)).steps
+    assert [(line["reward"], line["undecided"]) for line in lines] == [(None, 8)] * 2
+    assert [event for event in policy.events if "train" in event] == ["train on []"] * 2
 
 
 class FullDisk(FakePolicy):
@@ -230,24 +216,3 @@ def test_a_full_disk_at_a_checkpoint_ends_a_run_which_then_goes_on(tmp_path: Pat
 
     assert [line["step"] for line in Record(tmp_path, SHORT).steps] == [0, 1, 2]
     assert {path for path in after.kept if "state" in path} == {"state/step-3"}
-
-
-def test_a_state_that_was_saved_for_an_unrecorded_step_is_deleted(tmp_path: Path) -> None:
-    run(SHORT, tmp_path)
-    policy = Deleting([])
-
-    run(replace(SHORT, steps=4), tmp_path, policy)
-
-    assert policy.deleted[0] == "state/step-4"
-
-
-class Deleting(FakePolicy):
-    """Says what was deleted, in order."""
-
-    def __init__(self, events: list[str]) -> None:
-        super().__init__(events)
-        self.deleted: list[str] = []
-
-    def delete(self, path: str) -> None:
-        self.deleted.append(path)
-        super().delete(path)

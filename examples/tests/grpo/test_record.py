@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.grpo.engine import prune
 from examples.grpo.record import Record, RecordError
 from examples.grpo.samples import Group, Sample
 from examples.grpo.settings import Settings
@@ -12,24 +13,19 @@ from examples.grpo.settings import Settings
 GROUP = Group(4, "", 24, [1], 0, [Sample([1], [0.0], "#### 24", 0, 1.0, 1.0)])
 
 
-def test_a_run_goes_on_after_its_last_finished_step(tmp_path: Path) -> None:
-    record = Record(tmp_path, Settings())
-    record.step({"step": 0, "state": "a"}, [GROUP])
-    record.step({"step": 1, "state": "b"}, [GROUP])
-
-    assert [line["state"] for line in Record(tmp_path, Settings()).steps] == ["a", "b"]
-
-
 def test_a_step_cut_off_while_it_was_written_is_taken_again(tmp_path: Path) -> None:
     record = Record(tmp_path, Settings())
     record.step({"step": 0, "state": "a"}, [GROUP])
     record.step({"step": 1, "state": "b"}, [GROUP])
+    record.evaluation({"step": 0, "by_value": 0.5})
+    assert [line["state"] for line in Record(tmp_path, Settings()).steps] == ["a", "b"]
     steps = tmp_path / "steps.jsonl"
     steps.write_text(steps.read_text()[:-3])
 
     again = Record(tmp_path, Settings())
 
     assert len(again.steps) == 1
+    assert again.evaluated(0) and not again.evaluated(20)
     assert (tmp_path / "samples.jsonl").read_text().count("\n") == 1
     again.step({"step": 1, "state": "c"}, [GROUP])
     assert [line["state"] for line in Record(tmp_path, Settings()).steps] == ["a", "c"]
@@ -41,14 +37,6 @@ def test_a_run_may_be_lengthened_but_not_changed(tmp_path: Path) -> None:
 
     with pytest.raises(RecordError, match=r"learning_rate.*0\.5.*another folder"):
         Record(tmp_path, replace(Settings(), learning_rate=0.5))
-
-
-def test_an_evaluation_is_made_once(tmp_path: Path) -> None:
-    record = Record(tmp_path, Settings())
-    record.evaluation({"step": 0, "by_value": 0.5})
-
-    assert Record(tmp_path, Settings()).evaluated(0)
-    assert not record.evaluated(20)
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "samples.jsonl"])
@@ -67,13 +55,14 @@ def test_a_full_disk_loses_no_finished_step(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "samples.jsonl").read_text().count("\n") == 1
 
 
-def test_the_settings_survive_a_full_disk(tmp_path: Path) -> None:
-    Record(tmp_path, Settings())
-    (tmp_path / "run.json.new").symlink_to("/dev/full")
+def test_what_was_saved_to_sample_from_is_pruned_and_states_are_kept(tmp_path: Path) -> None:
+    going, finished = (tmp_path / "checkpoints" / name for name in ("model_a", "model_b"))
+    for model in (going, finished):
+        (model / "sampler_weights").mkdir(parents=True)
+        (model / "sampler_weights" / "step-1.tar.gz").touch()
+    (going / "step-1.tar.gz").mkdir()
 
-    with pytest.raises(OSError, match="No space left on device"):
-        Record(tmp_path, Settings())
-    (tmp_path / "run.json.new").unlink()
+    prune(tmp_path)
 
-    with pytest.raises(RecordError):
-        Record(tmp_path, replace(Settings(), seed=1))
+    kept = [tmp_path / "checkpoints", going, going / "step-1.tar.gz"]
+    assert sorted(tmp_path.rglob("*")) == kept

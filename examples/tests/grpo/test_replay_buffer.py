@@ -1,41 +1,30 @@
 from __future__ import annotations
 
-from examples.grpo.advantages import group_advantages
 from examples.grpo.replay_buffer import ReplayBuffer
-from examples.grpo.samples import Group, Sample
+from examples.grpo.samples import Group, Sample, group_advantages
 from examples.grpo.settings import Settings
 
 
-def group(problem: int, rewards: list[float | None], version: int = 0) -> Group:
+def group(problem: int, rewards: list[float | None]) -> Group:
     samples = [
         Sample([1], [0.0], "", place, reward, reward) for place, reward in enumerate(rewards)
     ]
-    return Group(problem, "", 1, [1], version, samples, group_advantages(rewards))
+    return Group(problem, "", 1, [1], 0, samples, group_advantages(rewards))
 
 
 def taken(buffer: ReplayBuffer, count: int, version: int = 0) -> list[int]:
     return [one.problem for one in buffer.take(count, version)]
 
 
-def test_groups_come_by_the_size_of_their_advantages() -> None:
-    buffer = ReplayBuffer(Settings())
-    buffer.add([group(0, [1.0, 0.0, 0.0, 0.0]), group(1, [1.0, 1.0, 0.0, 0.0])])
+def test_groups_with_a_gradient_come_by_priority() -> None:
+    by_advantage, by_reward = ReplayBuffer(Settings()), ReplayBuffer(Settings(priority="reward"))
+    for buffer in (by_advantage, by_reward):
+        buffer.add([group(0, [1.0, 1.0]), group(1, [0.0, None, 0.0])])  # equal: no gradient
+        buffer.add([group(2, [1.0, 0.0, 0.0, 0.0]), group(3, [1.0, 1.0, 0.0, 0.0])])
+        buffer.add([group(4, [1.0, 1.0, 1.0, 0.0])])
 
-    assert taken(buffer, 2) == [1, 0]
-
-
-def test_groups_come_by_their_rewards() -> None:
-    buffer = ReplayBuffer(Settings(priority="reward"))
-    buffer.add([group(0, [1.0, 0.0, 0.0, None]), group(1, [1.0, 1.0, 0.0, None])])
-
-    assert taken(buffer, 1) == [1]
-
-
-def test_a_group_of_equal_rewards_is_not_kept() -> None:
-    buffer = ReplayBuffer(Settings())
-    buffer.add([group(0, [1.0, 1.0]), group(1, [0.0, None, 0.0])])
-
-    assert taken(buffer, 2) == []
+    assert taken(by_advantage, 5)[0] == 3
+    assert taken(by_reward, 5) == [4, 3, 2]
 
 
 def test_a_group_is_kept_until_it_is_too_old() -> None:
@@ -45,6 +34,7 @@ def test_a_group_is_kept_until_it_is_too_old() -> None:
     assert len(taken(buffer, 1, version=0)) == 1
     assert len(taken(buffer, 1, version=1)) == 1
     assert taken(buffer, 1, version=2) == []
+    assert buffer.replay(1, 1, 0) == []  # without replay updates nothing is kept
 
 
 def test_trained_groups_are_replayed_in_later_steps_until_they_are_too_old() -> None:
@@ -68,11 +58,3 @@ def test_a_group_of_higher_priority_is_replayed_more_often() -> None:
     drawn = [buffer.replay(1, version, 0)[0].problem for version in range(1, 401)]
 
     assert 0.8 < sum(drawn) / 400 < 0.95  # 7 times as often
-
-
-def test_without_replay_updates_nothing_is_kept() -> None:
-    buffer = ReplayBuffer(Settings())
-    buffer.add([group(0, [1.0, 0.0])])
-    taken(buffer, 1)
-
-    assert buffer.replay(1, 1, 0) == []

@@ -8,18 +8,12 @@ import pytest
 import typer
 
 from examples.grpo.record import Record
-from examples.grpo.results import gain, interval, seconds, write
-from examples.grpo.samples import Group, Sample
+from examples.grpo.results import gain, interval, mistakes, seconds, verdicts, write
+from examples.grpo.samples import Group, Sample, right_by_value
 from examples.grpo.settings import RUNS, Settings
 
 LAPS = {"sample_s": 6.0, "judge_s": 3.0, "train_s": 2.0, "weights_s": 1.0}
 COMPILING = {name: 10 * value for name, value in LAPS.items()}
-
-
-def group(right: bool) -> Group:
-    return Group(
-        4, "", 24, [1], 0, [Sample([1], [0.0], "It is 24.", 0, float(right), float(right))]
-    )
 
 
 def step(number: int, **fields: Any) -> dict[str, Any]:
@@ -31,50 +25,29 @@ def finished(folder: Path, settings: Settings, steps: int) -> None:
     record.start({"command": "python -m examples.grpo", "machine": {"cores": 2}})
     record.evaluation({"step": 0, "by_value": 0.5, "by_format": 0.0, "right": [1, 0]})
     for number in range(steps):
-        record.step(step(number, **(COMPILING if number < 2 else {})), [group(number % 2 == 0)])
+        right = float(number % 2 == 0)
+        group = Group(4, "", 24, [1], 0, [Sample([1], [0.0], "It is 24.", 0, right, right)])
+        record.step(step(number), [group])
 
 
-def read(folder: Path) -> Any:
-    return json.loads((folder / "results.json").read_text())
-
-
-def test_all_runs_stand_on_one_page_as_far_as_they_went(tmp_path: Path) -> None:
+def test_all_runs_stand_on_one_page_with_every_mistake_of_the_judge(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="no run in this folder has finished a step"):
+        write(tmp_path)
     for place, (name, settings) in enumerate(RUNS.items()):
         finished(tmp_path / name, settings, place)  # the first has no step yet
     write(tmp_path)
 
-    found = read(tmp_path)
-    assert list(found["runs"]) == list(RUNS)[1:]
-    assert [len(run["steps"]) for run in found["runs"].values()] == [1, 2, 3, 4, 5]
-    assert (tmp_path / "results.png").stat().st_size > 10_000
-
-
-def test_a_folder_without_a_finished_step_has_no_page(tmp_path: Path) -> None:
-    with pytest.raises(typer.BadParameter, match="no run in this folder has finished a step"):
-        write(tmp_path)
-
-
-def test_a_run_says_its_settings_its_command_and_its_machine(tmp_path: Path) -> None:
-    finished(tmp_path / "judge-sync", Settings(seed=7), 1)
-    write(tmp_path)
-
-    run = read(tmp_path)["runs"]["judge-sync"]
-    assert run["settings"]["seed"] == 7
-    assert run["starts"] == [
-        {"step": 0, "command": "python -m examples.grpo", "machine": {"cores": 2}}
-    ]
-
-
-def test_every_mistake_of_the_judge_is_listed_and_a_rules_is_not(tmp_path: Path) -> None:
-    finished(tmp_path / "judge-sync", Settings(), 4)
-    finished(tmp_path / "rule-sync", Settings(reward="rule"), 4)
-    write(tmp_path)
-
+    found = json.loads((tmp_path / "results.json").read_text())
+    runs = found["runs"]
+    assert list(runs) == list(RUNS)[1:]
+    assert [len(run["steps"]) for run in runs.values()] == [1, 2, 3, 4, 5]
+    assert runs["judge-sync"]["starts"][0]["machine"] == {"cores": 2}
+    assert runs["failures-absent"]["verdicts"]["false_rejects_by_step"] == [0, 1, 0, 1, 0]
+    assert (found["judge"]["samples"], found["judge"]["false_rejects"]) == (13, 5)
     listed = [json.loads(line) for line in (tmp_path / "mistakes.jsonl").read_text().splitlines()]
-    assert [(one["run"], one["step"]) for one in listed] == [("judge-sync", 1), ("judge-sync", 3)]
-    found = read(tmp_path)
-    assert (found["judge"]["samples"], found["judge"]["agreement"]) == (4, 0.5)
-    assert found["runs"]["judge-sync"]["verdicts"]["false_rejects_by_step"] == [0, 1, 0, 1]
+    assert len(listed) == 5
+    assert not any(one["run"].startswith("rule") for one in listed)
+    assert (tmp_path / "results.png").stat().st_size > 10_000
 
 
 def test_steps_that_compile_are_left_out_of_the_seconds() -> None:
@@ -83,22 +56,66 @@ def test_steps_that_compile_are_left_out_of_the_seconds() -> None:
     assert seconds(steps[:3], [0])["step_s"] == 12.0
     assert seconds([*steps, step(5)], [0, 3])["steps"] == 2  # steps 2 and 5
     assert seconds(steps[:2], [0])["step_s"] == 120.0  # there are no others
-
-
-def test_the_judges_share_is_what_it_adds_to_a_step() -> None:
     found = seconds([step(5)], [0])
-
     assert found["judge_share"] == pytest.approx(3 / 12)
     assert found["judge_added"] == pytest.approx(3 / 9)
 
 
-def test_the_gain_is_of_the_same_problems() -> None:
+def test_the_gain_is_of_the_same_problems_and_an_interval_holds_its_proportion() -> None:
     before, after = {"right": [0, 0, 1, 1] * 50}, {"right": [1, 0, 1, 1] * 50}
 
     assert gain([before, after]) == {"by_value": 0.25, "interval": [0.1898, 0.3102]}
     assert gain([before]) is None
-
-
-def test_an_interval_holds_its_proportion() -> None:
     assert interval(100, 200) == (0.4314, 0.5686)
-    assert interval(0, 10)[0] == 0.0
+
+
+def judged(*samples: tuple[str, float | None, float | None]) -> dict[str, Any]:
+    return {
+        "step": 0,
+        "question": "What is 8 * 3?",
+        "answer": 24,
+        "samples": [
+            {
+                "text": text,
+                "verdict": verdict,
+                "reward": reward,
+                "by_value": right_by_value(text, 24),
+                "tokens": 8,
+            }
+            for text, verdict, reward in samples
+        ],
+    }
+
+
+def test_verdicts_and_rewards_are_held_against_the_known_answers() -> None:
+    group = judged(
+        ("It is 24.", 1.0, 1.0),
+        ("It is 24.", 0.0, 0.0),
+        ("It is 25.", 1.0, 1.0),
+        ("It is 24.", None, None),
+        ("It is 24.", 1.0, 0.0),
+    )
+    found = verdicts([group])
+
+    assert (found["samples"], found["undecided"], found["agreement"]) == (5, 1, 0.5)
+    assert (found["false_accepts"], found["false_rejects"]) == (1, 1)
+    assert found["rewarded_wrongly"] == 3  # the two verdicts, and the failure counted as zero
+    assert found["unrewarded"] == 1
+    assert verdicts([])["agreement"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "kind"),
+    [
+        ("It is 24.", 0.0, "false reject: the answer, alone"),
+        ("8 * 3 = 24.", 0.0, "false reject: the answer, among other numbers"),
+        ("It is 25.", 1.0, "false accept: another number"),
+        ("24 apples and 3 pears.", 1.0, "false accept: another number follows the answer"),
+        ("I do not know.", 1.0, "false accept: no number"),
+    ],
+)
+def test_a_mistake_has_a_kind(text: str, verdict: float, kind: str) -> None:
+    wrong = judged((text, verdict, verdict))
+
+    assert [one["kind"] for one in mistakes([wrong], 40)] == [kind]
+    assert [one["kind"] for one in mistakes([wrong], 8)] == [f"{kind} (response cut off)"]

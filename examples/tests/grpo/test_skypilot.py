@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deployments.local import ROOT
-from examples.grpo.placement import resources_of
+from examples.grpo.parts import resources_of
 
 FILE = ROOT / "examples" / "grpo" / "skypilot.yaml"
 READ = """
@@ -23,7 +23,6 @@ assert dag_utils.is_job_group_yaml(sys.argv[1])
 dag = dag_utils.load_job_group_from_yaml(sys.argv[1])
 tasks = {
     task.name: {
-        "nodes": task.num_nodes,
         "accelerators": [each.accelerators for each in task.resources],
         "run": task.run,
         "envs": task.envs,
@@ -54,42 +53,18 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(read.stdout.splitlines()[-1])
 
 
-def test_the_trainer_is_primary_and_the_others_end_after_it(group: Any) -> None:
+def test_the_jobs_find_each_other_and_end_with_the_trainer(group: Any) -> None:
     assert group["is_group"]
     assert (group["primary"], group["delay"]) == (["trainer"], "30s")
-    assert set(group["tasks"]) == {"trainer", "policy", "sampler", "rollout", "reward"}
+    tasks = group["tasks"]
+    runs = {name: task["run"] for name, task in tasks.items()}
 
-
-def test_the_policy_and_its_samplers_have_gpus(group: Any) -> None:
-    found = {name: task["accelerators"] for name, task in group["tasks"].items()}
-
-    assert found.pop("policy") == found.pop("sampler") == [{"L4": 1}]
-    assert list(found.values()) == [[None]] * 3
-
-
-def test_the_jobs_find_each_other_by_the_groups_names(group: Any) -> None:
-    runs = {name: task["run"] for name, task in group["tasks"].items()}
-
+    assert runs.keys() == {"trainer", "policy", "rollout", "reward"}
+    assert [n for n, task in tasks.items() if task["accelerators"] != [None]] == ["policy"]
     assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs["trainer"]
-    assert "--port 8123" in runs["policy"]
-    assert "http://policy-0.${SKYPILOT_JOBGROUP_NAME}:8123" in runs["sampler"]
-    assert "http://sampler-%g.${SKYPILOT_JOBGROUP_NAME}:8200" in runs["trainer"]
-    assert "--port 8200" in runs["sampler"]
     for name in ("rollout", "reward"):
         assert "trainer-0.${SKYPILOT_JOBGROUP_NAME}:6379" in runs[name]
-
-
-def test_a_part_is_placed_by_a_resource_that_a_job_brings(group: Any) -> None:
+    assert len({tasks[each]["envs"]["MODEL_NAME"] for each in ("trainer", "policy")}) == 1
     (placed,) = resources_of(["workers=rollout"]).values()
-
-    assert "--place workers=rollout" in group["tasks"]["trainer"]["run"]
-    assert f'"{placed}": 1' in group["tasks"]["rollout"]["run"]
-    assert group["tasks"]["rollout"]["nodes"] == 2
-
-
-def test_the_router_knows_as_many_samplers_as_there_are(group: Any) -> None:
-    tasks = group["tasks"]
-
-    assert int(tasks["trainer"]["envs"]["SAMPLERS"]) == tasks["sampler"]["nodes"] == 2
-    models = {tasks[name]["envs"]["MODEL_NAME"] for name in ("trainer", "policy", "sampler")}
-    assert len(models) == 1
+    assert "--place workers=rollout" in runs["trainer"]
+    assert f'"{placed}": 1' in runs["rollout"]

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from examples.grpo import tethered
 
@@ -33,28 +33,19 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_what_a_command_started_ends_with_its_killed_owner(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    tether = [sys.executable, tethered.__file__, *COMMAND, str(pid_file)]
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, *tether])
-    assert until(lambda: pid_file.exists() and bool(pid_file.read_text().strip()))
-    grandchild = int(pid_file.read_text())
-    assert runs(grandchild)
-
-    os.kill(owner.pid, signal.SIGKILL)
-    owner.wait()
-
-    assert until(lambda: not runs(grandchild))
-
-
-def test_what_a_command_started_ends_where_the_tether_is_killed_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["owner", "tether"])
+def test_what_a_command_started_ends_with_its_owner_and_its_tether(
+    killed: str, tmp_path: Path
+) -> None:
     pid_file = tmp_path / "pid"
     command = [sys.executable, tethered.__file__, *COMMAND, str(pid_file)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as tether:
+    if killed == "owner":
+        command = [sys.executable, "-c", OWNER, *command]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert until(lambda: pid_file.exists() and bool(pid_file.read_text().strip()))
         grandchild = int(pid_file.read_text())
-
-        tether.kill()  # as a Ray worker does to its children before it ends
+        assert runs(grandchild)
+        process.kill()  # a Ray worker kills its children, too, before it ends
 
     assert until(lambda: not runs(grandchild))
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from examples.gsm8k import prepare_dataset
 from examples.gsm8k.gpus import shortage
-from examples.tests.gsm8k import stepping_trainer
-from reward_serve import HttpRewardClient
 from tests.fake_service import FakeService, free_port
 
 SCRIPTS = Path(__file__).parents[3] / "examples" / "gsm8k"
 DEPLOYMENTS = SCRIPTS.parents[1] / "deployments"
 
 
-def run(
-    script: str, *arguments: str, within_s: float = 180, **variables: Any
-) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
     """A script, with this process's variables and some more."""
     unset = ("JUDGE", "KEEP_JUDGE", "REWARD_SERVE_URL", "PRINT_CONFIG", "RAY_ADDRESS", "LOGGER")
     kept = {name: value for name, value in os.environ.items() if name not in unset}
@@ -34,90 +27,35 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=within_s,
+        timeout=180,
     )
 
 
-@pytest.mark.parametrize("reward", ["rule", "judge"])
-def test_without_data_a_run_says_how_to_prepare_them(reward: str, tmp_path: Path) -> None:
-    done = run(f"run_{reward}_sync.sh", DATA_DIR=str(tmp_path))
-
+def test_what_is_missing_or_unknown_is_named_with_the_remedy(tmp_path: Path) -> None:
+    done = run("run_judge_sync.sh", DATA_DIR=str(tmp_path))
     assert done.returncode == 1
-    assert f"prepare_dataset --variant {reward} --out {tmp_path}/{reward}" in done.stderr
+    assert f"prepare_dataset --variant judge --out {tmp_path}/judge" in done.stderr
+    done = run("deploy_judge.sh", JUDGE="gpt", STATE_DIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen, bundled, openai or graded\n")
 
 
-def test_overrides_come_last(tmp_path: Path) -> None:
+def test_overrides_come_last() -> None:
     done = run("run_rule_async.sh", "trainer.epochs=1", PRINT_CONFIG="1")
 
     assert done.stdout.splitlines()[-1] == "trainer.epochs=1"
 
 
-def test_an_unknown_judge_is_refused(tmp_path: Path) -> None:
-    done = run("deploy_judge.sh", JUDGE="gpt", STATE_DIR=str(tmp_path))
-
-    assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen, bundled, openai or graded\n")
-
-
-@pytest.mark.parametrize("judge", ["bundled", "openai", "graded"])
-def test_a_judge_that_answers_already_is_left_alone(
-    judge: str, service: FakeService, tmp_path: Path
-) -> None:
-    done = run("deploy_judge.sh", JUDGE=judge, URL=service.url, STATE_DIR=str(tmp_path))
+def test_a_judge_that_answers_already_is_left_alone(service: FakeService, tmp_path: Path) -> None:
+    done = run("deploy_judge.sh", JUDGE="openai", URL=service.url, STATE_DIR=str(tmp_path))
 
     assert done.returncode == 0
     assert done.stdout == f"a judge is already running at {service.url}\n"
 
 
-def a_python_without_a_judge(folder: Path, gpus_check: int) -> str:
-    """An interpreter that stands in for the trainer's: records its calls; a cluster runs."""
-    fake = folder / "python"
-    fake.write_text(
-        f"""#!/usr/bin/env bash
-echo "$*" >>"{folder}/calls"
-case $* in
-  *wait*) exit 1 ;;
-  *gpus.py*) echo "too few" >&2 && exit {gpus_check} ;;
-esac
-""",
-        encoding="utf-8",
-    )
-    fake.chmod(0o755)
-    return str(fake)
-
-
-@pytest.mark.parametrize(
-    ("script", "overrides", "training"),
-    [
-        ("run_judge_sync.sh", [], 1),
-        ("run_judge_async.sh", [], 2),
-        ("run_judge_one_gpu.sh", [], 1),
-        ("run_judge_async.sh", ["trainer.placement.policy_num_gpus_per_node=4"], 5),
-        ("run_judge_sync.sh", ["generator.inference_engine.num_engines=2"], 2),
-    ],
-)
-def test_with_too_few_gpus_a_run_stops_before_it_deploys(
-    script: str, overrides: list[str], training: int, tmp_path: Path
-) -> None:
-    (tmp_path / "judge").mkdir()
-    (tmp_path / "judge" / "train.parquet").touch()
-    done = run(
-        script,
-        *overrides,
-        JUDGE="qwen",
-        DATA_DIR=str(tmp_path),
-        STATE_DIR=str(tmp_path / "state"),
-        RAY_ADDRESS="192.0.2.1:6379",
-        TRAINER_PYTHON=a_python_without_a_judge(tmp_path, gpus_check=1),
-    )
-    assert (done.returncode, done.stderr) == (1, "too few\n")
-    last = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()[-1]
-    assert last.endswith(f"gpus.py {DEPLOYMENTS}/judge-gpu.yaml {training} 192.0.2.1:6379")
-
-
 class Machine:
     """A machine without a cluster, whose interpreter is a stand-in: its judge is a process."""
 
-    def __init__(self, folder: Path, training_exits: int = 0) -> None:
+    def __init__(self, folder: Path, training_exits: int = 0, gpus_suffice: bool = True) -> None:
         self.folder = folder
         fake = folder / "python"
         fake.write_text(
@@ -127,6 +65,7 @@ echo "$*" >>calls
 case $* in
   *wait*) test -f serving ;;
   *"scripts status"*) exit 1 ;;
+  *gpus.py*) {"true" if gpus_suffice else 'echo "too few" >&2 && exit 1'} ;;
   *--dry-run*) echo "a file" ;;
   *"reward_serve serve"*)
     echo "REWARD_SERVE_APP=reward RAY_ADDRESS=192.0.2.1:6379"
@@ -160,6 +99,24 @@ esac
 
     def trained(self) -> str:
         return (self.folder / "trained").read_text(encoding="utf-8").strip()
+
+
+@pytest.mark.parametrize(
+    ("script", "overrides", "training"),
+    [
+        ("run_judge_sync.sh", [], 1),
+        ("run_judge_async.sh", ["trainer.placement.policy_num_gpus_per_node=4"], 5),
+        ("run_judge_sync.sh", ["generator.inference_engine.num_engines=2"], 2),
+    ],
+)
+def test_with_too_few_gpus_a_run_stops_before_it_deploys(
+    script: str, overrides: list[str], training: int, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, gpus_suffice=False)
+    done = machine.run(script, *overrides, RAY_ADDRESS="192.0.2.1:6379")
+    assert (done.returncode, done.stderr) == (1, "too few\n")
+    expected = f"gpus.py {DEPLOYMENTS}/judge-gpu.yaml {training} 192.0.2.1:6379"
+    assert machine.calls()[-1].endswith(expected)
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -211,103 +168,23 @@ def test_a_file_of_variables_has_the_keys(tmp_path: Path) -> None:
     assert "trainer.logger=wandb" in training
 
 
-@pytest.mark.parametrize(
-    ("replicas", "training", "there", "needs"),
-    [
-        (1, 2, 3, None),
-        (1, 2, 2, "the judge needs 1 GPU and training 2, but the cluster has 2;"),
-        (2, 0, 1, "the judge needs 2 GPU and training 0, but the cluster has 1;"),
-    ],
-)
-def test_gpus_of_the_judge_and_of_training_are_counted_against_the_clusters(
-    replicas: int, training: int, there: int, needs: str | None
-) -> None:
+def test_gpus_of_the_judge_and_of_training_are_counted_against_the_clusters() -> None:
     content = yaml.safe_load((DEPLOYMENTS / "judge-gpu.yaml").read_text(encoding="utf-8"))
-    content["applications"][0]["args"]["models"][0]["autoscaling"]["min_replicas"] = replicas
-    reason = shortage(content, training, there)
-    assert reason is None if needs is None else str(reason).startswith(needs)
+    assert shortage(content, 2, 3) is None
+    content["applications"][0]["args"]["models"][0]["autoscaling"]["min_replicas"] = 2
+    needs = "the judge needs 2 GPU and training 0, but the cluster has 1;"
+    assert str(shortage(content, 0, 1)).startswith(needs)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("judge", ["qwen", "bundled"])
-def test_a_run_is_rewarded_by_a_judge_that_it_starts_and_ends(judge: str, tmp_path: Path) -> None:
-    """A rule stands in for the judge, ``stepping_trainer`` for SkyRL's; all else is real."""
-    port = free_port() if judge == "qwen" else 8000  # launch.sh's for a judge over HTTP
-    trainer = tmp_path / "python"
-    trainer.write_text(
-        "#!/usr/bin/env bash\n"
-        f'[[ $2 == reward_serve_skyrl.main ]] && set -- -m {stepping_trainer.__name__} "${{@:3}}"\n'
-        f'cd {SCRIPTS.parents[1]} && exec {sys.executable} "$@"\n',
-        encoding="utf-8",
-    )
-    trainer.chmod(0o755)
-    rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(21)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    prepare_dataset.main(tmp_path / "data" / "judge", str(tmp_path / "rows.jsonl"))
+def test_a_fault_in_the_judges_file_is_reported(tmp_path: Path) -> None:
     shipped = (DEPLOYMENTS / "rule.yaml").read_text(encoding="utf-8")
-    changed = shipped.replace("port: 8000", f"port: {port}").replace("cpus: 0.5", "cpus: 0.1")
-    (tmp_path / "rule.yaml").write_text(changed, encoding="utf-8")
-    url = f"http://127.0.0.1:{port}"
-    done = run(
-        "run_judge_sync.sh",
-        "trainer.placement.policy_num_gpus_per_node=0",  # this machine has none
-        "generator.inference_engine.num_engines=0",
-        within_s=800,
-        JUDGE=judge,
-        URL=url,
-        DEPLOYMENT=str(tmp_path / "rule.yaml"),
-        DATA_DIR=str(tmp_path / "data"),
-        OUT_DIR=str(tmp_path / "out"),
-        STATE_DIR=str(tmp_path / "state"),
-        TRAINER_PYTHON=str(trainer),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    rewards = json.loads((tmp_path / "out" / "judge_sync" / "exports" / "rewards").read_text())
-    assert rewards == [[1.0, 0.0]] * 19  # two of the 21 rows are for validation
-    with HttpRewardClient(url) as client:
-        assert not client.is_ready()
-    assert not (tmp_path / "state" / "pid").exists()
-
-
-def test_a_machine_without_gpus_is_refused_and_no_cluster_is_left(tmp_path: Path) -> None:
+    (tmp_path / "rule.yaml").write_text(shipped.replace("kind: rule", "kind: rul"))
     done = run(
         "deploy_judge.sh",
-        JUDGE="qwen",
-        TRAINER_GPUS="1",
+        JUDGE="bundled",
+        DEPLOYMENT=str(tmp_path / "rule.yaml"),
         URL=f"http://127.0.0.1:{free_port()}",
-        STATE_DIR=str(tmp_path),
-        TRAINER_PYTHON=sys.executable,
+        STATE_DIR=str(tmp_path / "state"),
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("the judge needs 1 GPU and training 1, but the cluster has 0;")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("kind", ["rule", "rul"])
-def test_a_judge_is_deployed_and_ended_and_a_fault_is_reported(kind: str, tmp_path: Path) -> None:
-    port = free_port()
-    model = {"name": "rule", "kind": kind, "resources": {"num_cpus": 0.1}}
-    application = {"name": "reward", "route_prefix": "/", "args": {"models": [model]}}
-    config = {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "applications": [application | {"import_path": "reward_serve.app:build_app"}],
-    }
-    (tmp_path / "rule.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    variables: dict[str, Any] = {
-        "JUDGE": "bundled",
-        "DEPLOYMENT": str(tmp_path / "rule.yaml"),
-        "URL": f"http://127.0.0.1:{port}",
-        "STATE_DIR": str(tmp_path / "state"),
-        "RAY_ADDRESS": "auto",  # of a trainer's cluster, which the bundled judge has no part in
-    }
-    done = run("deploy_judge.sh", **variables)
-    with HttpRewardClient(variables["URL"]) as client:
-        if kind == "rule":
-            assert done.returncode == 0, done.stderr
-            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
-            assert run("deploy_judge.sh", "stop", **variables).returncode == 0
-        else:
-            assert done.returncode == 1
-            assert "models.0.kind: must be one of 'judge'" in done.stderr
-        assert not client.is_ready()
+    assert "models.0.kind: must be one of 'judge'" in done.stderr

@@ -1,8 +1,7 @@
-"""``corrupt_cache``: damage a copy of the prepared bundled model before a start.
+"""``corrupt_cache``: flip a bit in a copy of the prepared bundled model before a start.
 
-A truncated file, a flipped bit and a manifest that is not JSON must each be detected and the folder
-prepared again; the last by a deployment, which then answers. A damaged folder that is served by its
-own path cannot be prepared again and must be refused.
+A deployment must detect the damage, prepare the folder again, and answer. A damaged folder that is
+served by its own path cannot be prepared again and must be refused.
 """
 
 from __future__ import annotations
@@ -10,28 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from deployments.local import APP, ROOT, free_port, serve_run
-from loadtests.chaos.cluster import (
-    Target,
-    ask_functions,
-    await_ready,
-    config,
-    local_cluster,
-    shared_clients,
-)
-from loadtests.chaos.load import Tally, closed_loop, quantiles
-from loadtests.chaos.processes import memory_mib
+from deployments.local import APP, free_port, serve_run
+from loadtests.chaos.cluster import Target, ask_functions, shared_clients
+from loadtests.chaos.load import Tally, closed_loop
 from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, with_bounds
+from loadtests.chaos.report import Figures, all_right, with_bounds
+from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.engines.bundled import CACHE_VARIABLE
 from reward_serve_judge.weights import bundled_folder, find_fault, prepare_bundled
 
@@ -45,61 +35,37 @@ _REFUSED_S = 60.0
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Apply each kind of damage to the same copy."""
+    """Damage a copy of the cache folder."""
     whole = prepare_bundled()
-    with tempfile.TemporaryDirectory() as cache, _cached_in(cache):
+    with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {CACHE_VARIABLE: cache}):
         folder = bundled_folder()
         shutil.copytree(whole, folder)
-        made_again_s = {name: _made_again(folder, damage) for name, damage in _DAMAGES.items()}
-        _unreadable(folder)
-        yield "corrupt_cache", _served(folder, made_again_s)
+        yield "corrupt_cache", _damaged(folder)
 
 
-@contextmanager
-def _cached_in(folder: str) -> Iterator[None]:
-    before = os.environ.get(CACHE_VARIABLE)
-    os.environ[CACHE_VARIABLE] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[CACHE_VARIABLE]
-        else:
-            os.environ[CACHE_VARIABLE] = before
-
-
-def _made_again(folder: Path, damage: Callable[[Path], None]) -> float | None:
-    """Seconds that ``prepare`` took to repair the damage; None if the folder is still damaged."""
-    damage(folder)
-    began = time.monotonic()
-    command = [sys.executable, "-m", "reward_serve", "prepare"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    took = round(time.monotonic() - began, 1)
-    return took if done.returncode == 0 and find_fault(folder) is None else None
-
-
-def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
+def _damaged(folder: Path) -> Figures:
+    _flip_a_bit(folder / _WEIGHTS)
+    assert find_fault(folder) is not None
     with local_cluster() as address:
         target = Target(address, f"http://127.0.0.1:{free_port()}")
         began = time.monotonic()
         serve_run(address, config(target.port, [_judge("bundled")]))
-        await_ready(target)
-        ready_s = time.monotonic() - began
-        figures = asyncio.run(_asked(target))
-        made_again_s["manifest, by the deployment"] = (
-            round(ready_s, 1) if find_fault(folder) is None else None
-        )
-        _cut_short(folder)
+        await_ready(target.url)
+        ready_s = round(time.monotonic() - began, 1)
+        repaired = find_fault(folder) is None
+        tally, questions = Tally(), Questions(marked, "cache", DEADLINE_S)
+        ways = ask_functions(shared_clients(target))
+        asyncio.run(closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED))
+        _flip_a_bit(folder / _WEIGHTS)
         refusal = _refusal(target, folder)
     figures = {
-        **figures,
-        "recovered_s": round(ready_s, 1),
-        "made_again_s": made_again_s,
+        **tally.figures(),
+        "recovered_s": ready_s,
         "refusal": refusal.replace(str(folder), "FOLDER"),
     }
     bounds = {
-        "every damage was repaired": None not in made_again_s.values(),
-        "every request has its score": figures["right"] == figures["asked"],
+        **all_right(figures),
+        "the damage was repaired": repaired,
         "a damaged folder of the user's own is refused by name": str(folder) in refusal,
     }
     return with_bounds(figures, bounds)
@@ -108,16 +74,6 @@ def _served(folder: Path, made_again_s: dict[str, float | None]) -> Figures:
 def _judge(model: str) -> dict[str, Any]:
     judge = {"rules_first": False}
     return {"name": "judge", "kind": "judge", "engine": {"model": model}, "judge": judge}
-
-
-async def _asked(target: Target) -> Figures:
-    tally, before = Tally(), memory_mib()
-    questions = Questions(marked, "cache", DEADLINE_S)
-    ways = ask_functions(shared_clients(target))
-    await closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED)
-    waits = quantiles(tally.latencies_s("right"))
-    memory = {"before": before, "after": memory_mib()}
-    return {**tally.figures(), "waits": waits, "memory_mib": memory}
 
 
 def _refusal(target: Target, folder: Path) -> str:
@@ -134,26 +90,9 @@ def _refusal(target: Target, folder: Path) -> str:
     return "it was not refused"
 
 
-def _cut_short(folder: Path) -> None:
-    path = folder / _WEIGHTS
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
-
-
-def _flip_a_bit(folder: Path) -> None:
-    path = folder / _WEIGHTS
+def _flip_a_bit(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
         (byte,) = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 1]))
-
-
-def _unreadable(folder: Path) -> None:
-    (folder / "manifest.json").write_text("{", encoding="utf-8")
-
-
-_DAMAGES: dict[str, Callable[[Path], None]] = {
-    "cut short": _cut_short,
-    "a bit flipped": _flip_a_bit,
-}

@@ -1,71 +1,91 @@
-"""Stop a process with SIGSTOP under load and continue it: ``paused_replica`` and others.
+"""Stop processes of a rule model's service with SIGSTOP under load.
 
-A paused process keeps its connections, as on a machine that swaps or whose container is frozen.
+``paused_replica`` and ``paused_ingress`` are continued after a while: a paused process keeps its
+connections, as on a machine that swaps or whose container is frozen. ``verifier_stopped`` is never
+continued: the child process in which a rule compares formulas must be replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from random import Random
 
 import psutil
 
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import deploy_rule, first_model, local_cluster
-from loadtests.chaos.fault_under_load import Schedule, fault_under_load
-from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, with_bounds
+from loadtests.chaos.cluster import deploy_rule, first_model
+from loadtests.chaos.fault_under_load import fault_under_load
+from loadtests.chaos.questions import Pair, Questions, marked
+from loadtests.chaos.report import Figures, recovers, with_bounds
+from loadtests.cluster import local_cluster
 
 PAUSE_S = 8.0
 DEADLINE_S = 60.0
 RECOVERED_S = 15.0
-SCHEDULE = Schedule(callers=8, before_s=3.0, min_requests=500, after_s=3.0)
+REPLACED_S = 40.0
+"""The verifier's limit for a call, 20 s, and a start that imports sympy."""
 
 
-def _of_ray(name: str) -> int:
-    family = psutil.Process().children(recursive=True)
-    return next(each.pid for each in family if each.name() == name)
-
-
-def _ingress() -> int:
+def _replica(deployment: str) -> int:
     replicas = processes.actors(processes.REPLICA).items()
-    return next(pid for pid, name in replicas if name.endswith("ingress"))
+    return next(pid for pid, name in replicas if name.endswith(deployment))
 
 
-_PAUSED: dict[str, Callable[[], int]] = {
-    "paused_ingress": _ingress,
-    "paused_proxy": lambda: processes.only(processes.PROXY),
-    "paused_controller": lambda: processes.only(processes.CONTROLLER),
-    "paused_raylet": lambda: _of_ray("raylet"),
-    "paused_gcs": lambda: _of_ray("gcs_server"),
-}
-_REPLICA = "paused_replica"
-NAMES = (_REPLICA, *_PAUSED)
-
-
-def _pause(pid: int) -> Figures:
-    process = psutil.Process(pid)
-    process.suspend()
-    time.sleep(PAUSE_S)
-    process.resume()
-    return {}
+_PAUSED = {"paused_replica": "rule", "paused_ingress": "ingress"}
+_STOPPED = "verifier_stopped"
+NAMES = (*_PAUSED, _STOPPED)
 
 
 def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
-    """Run each scenario on the same application, in turn."""
-    with local_cluster() as address:
-        target, _ = deploy_rule(address)
-        for name in chosen:
-            pid = first_model(target)["pid"] if name == _REPLICA else _PAUSED[name]()
-            questions = Questions(marked, name, DEADLINE_S)
-            load = fault_under_load(target, questions, SCHEDULE, partial(_pause, pid))
-            figures = asyncio.run(load)
-            recovered_s = figures["recovered_s"]
-            bounds = {
-                "every request has its score": figures["right"] == figures["asked"],
-                f"recovered within {RECOVERED_S:g} s": recovered_s is not None
-                and recovered_s < RECOVERED_S,
-            }
-            yield name, with_bounds({**figures, "pause_s": PAUSE_S}, bounds)
+    """Pause in turn on the same application; stop the verifier on another."""
+    paused = [name for name in chosen if name in _PAUSED]
+    if paused:
+        with local_cluster() as address:
+            target, _ = deploy_rule(address)
+            for name in paused:
+                process = psutil.Process(_replica(_PAUSED[name]))
+
+                def pause(process: psutil.Process = process) -> None:
+                    process.suspend()
+                    time.sleep(PAUSE_S)
+                    process.resume()
+
+                questions = Questions(marked, name, DEADLINE_S)
+                figures = asyncio.run(fault_under_load(target, questions, pause, min_requests=500))
+                yield name, with_bounds(figures, recovers(figures, RECOVERED_S))
+    if _STOPPED in chosen:
+        with local_cluster() as address:
+            yield _STOPPED, _stopped(address)
+
+
+def _stopped(address: str) -> Figures:
+    target, _ = deploy_rule(address, rule={"verifier": "math"})
+
+    def child() -> int:
+        (forker,) = psutil.Process(first_model(target)["pid"]).children()
+        return int(forker.children()[0].pid)
+
+    def inject() -> None:
+        before.append(child())
+        processes.suspend(before[0])
+
+    before: list[int] = []
+    questions = Questions(_formula, _STOPPED, DEADLINE_S)
+    load = fault_under_load(
+        target, questions, inject, lambda: [child()] != before, min_requests=400, callers=4
+    )
+    figures = asyncio.run(load)
+    return with_bounds(figures, recovers(figures, REPLACED_S))
+
+
+def _formula(rng: Random) -> Pair:
+    """A fraction, which the rule's process must compare."""
+    over, under = rng.randrange(1, 2_000), rng.randrange(2, 2_000)
+    right = rng.random() < 0.5
+    body = {
+        "response": rf"So it is \boxed{{\frac{{{over}}}{{{under}}}}}",
+        "reference": rf"$\frac{{{3 * over + (not right)}}}{{{3 * under}}}$",
+    }
+    return body, float(right)

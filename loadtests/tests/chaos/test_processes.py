@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-
-import pytest
 
 from loadtests.chaos import processes
 
@@ -20,32 +16,14 @@ except MemoryError:
 """
 
 
-@pytest.fixture
-def victim() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+def test_a_starved_process_cannot_allocate_memory() -> None:
+    with subprocess.Popen(
         [sys.executable, "-c", _GREEDY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def test_a_killed_process_is_gone(victim: subprocess.Popen[str]) -> None:
-    processes.kill(victim.pid)
-    assert victim.wait(30) == -9
-    assert processes.rss_mib(victim.pid) is None
-
-
-def test_a_suspended_process_exists_and_is_stopped(victim: subprocess.Popen[str]) -> None:
-    processes.suspend(victim.pid)
-    _, status = os.waitpid(victim.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    assert (processes.rss_mib(victim.pid) or 0) > 0
-
-
-def test_a_starved_process_cannot_allocate_memory(victim: subprocess.Popen[str]) -> None:
-    processes.starve(victim.pid)
-    output, _ = victim.communicate("\n", timeout=30)
+    ) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "ready\n"
+        assert (processes.rss_mib(victim.pid) or 0) > 0
+        processes.starve(victim.pid)
+        output, _ = victim.communicate("\n", timeout=60)
     assert output == "no memory\n"
+    assert processes.rss_mib(victim.pid) is None

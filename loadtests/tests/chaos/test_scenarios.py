@@ -16,15 +16,21 @@ import asyncio, json
 from loadtests.chaos import processes
 from loadtests.chaos.cluster import first_model, stand_in_service
 from loadtests.chaos.questions import Questions, prose
-from loadtests.chaos.scenarios.engine_faults import RATE, injected
-from loadtests.chaos.fault_under_load import Schedule, fault_under_load
+from loadtests.chaos.scenarios.stand_in import RATE, injected
+from loadtests.chaos.fault_under_load import fault_under_load
 
 with stand_in_service(64, 0.005, RATE) as target:
     reports = {"faults": asyncio.run(injected(target, 400))}
-    schedule = Schedule(callers=4, before_s=0.5, min_requests=200, after_s=0.2, timeout_s=30.0)
-    inject = lambda: processes.kill(first_model(target)["pid"]) or {}
-    questions = Questions(prose, "killed", 30.0)
-    reports["killed"] = asyncio.run(fault_under_load(target, questions, schedule, inject))
+    load = fault_under_load(
+        target,
+        Questions(prose, "killed", 30.0),
+        lambda: processes.kill(first_model(target)["pid"]),
+        min_requests=200,
+        callers=4,
+        before_s=0.5,
+        after_s=0.2,
+    )
+    reports["killed"] = asyncio.run(load)
 print("figures: " + json.dumps(reports))
 """
 

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from loadtests.chaos.engine_faults import GENERATE, LABEL, Fault, Faults
 from loadtests.chaos.questions import Body, Questions, prose
-from loadtests.chaos.standin import NAME, StandIn, StandInReplica
+from loadtests.chaos.standin import GENERATE, LABEL, NAME, Fault, Faults, StandIn, StandInReplica
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import Prompt
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -20,26 +18,13 @@ LABELS: Body = {"mode": "label"}
 WRITES: Body = {"mode": "generate"}
 
 
-class Always(Faults):
-    """One fault at every call."""
-
-    def __init__(self, fault: Fault | None) -> None:
-        super().__init__()
-        self._fault = fault
-
-    def draw(self, weights: dict[Fault, float]) -> Fault | None:
-        return self._fault
-
-
-def scorer(faults: Faults, slots: int = 64, service_s: float = 0.0) -> Scorer:
-    fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
-    judge = Judge(JudgeModel(name=NAME, kind="judge", **fields), StandIn(slots, service_s, faults))
-    return Scorer(NAME, judge, Admission(64, 4096), 1024)
-
-
-async def ended(fault: Fault | None, options: Body, timeout_s: float = 5.0) -> tuple[Any, Any]:
+async def ended(fault: Fault, options: Body, timeout_s: float = 5.0) -> tuple[Any, Any]:
     question = next(Questions(prose, "run", timeout_s, [options]))
-    result = await scorer(Always(fault)).score(question.body)
+    fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
+    engine = StandIn(64, 0.0, Faults())
+    judge = Judge(JudgeModel(name=NAME, kind="judge", **fields), engine)
+    with patch.object(Faults, "draw", return_value=fault):
+        result = await Scorer(NAME, judge, Admission(64, 4096), 1024).score(question.body)
     score = result["score"]
     return result["status"], None if score is None else score == question.right
 
@@ -71,38 +56,16 @@ async def test_a_fault_gives_a_typed_status_and_never_a_score(
     assert await ended(fault, options) == (status, None)
 
 
-@pytest.mark.parametrize("options", [LABELS, WRITES])
-async def test_a_call_that_is_never_answered_times_out(options: Body) -> None:
-    assert await ended("silent", options, timeout_s=0.05) == ("timeout", None)
-
-
-async def test_a_delayed_answer_is_right() -> None:
+async def test_a_late_answer_is_right_and_one_that_never_comes_times_out() -> None:
     assert await ended("delay", LABELS) == ("ok", True)
+    assert await ended("silent", WRITES, timeout_s=0.05) == ("timeout", None)
 
 
 def test_faults_occur_at_their_rate_and_repeat_with_their_seed() -> None:
-    def drawn(weights: dict[Fault, float]) -> list[Fault | None]:
-        faults = Faults(0.2, seed=3)
-        return [faults.draw(weights) for _ in range(5000)]
-
     for weights in (LABEL, GENERATE):
-        found = drawn(weights)
-        assert found == drawn(weights)
+        once, again = Faults(0.2), Faults(0.2)
+        found = [once.draw(weights) for _ in range(5000)]
+        assert found == [again.draw(weights) for _ in range(5000)]
         counts = Counter(fault for fault in found if fault)
         assert 0.18 < sum(counts.values()) / 5000 < 0.22
         assert counts.keys() == weights.keys()
-
-
-async def test_capacity_is_slots_over_service_time() -> None:
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        mine = now + seconds
-        await asyncio.sleep(0)
-        now = max(now, mine)
-
-    engine = StandIn(slots=4, service_s=0.5, faults=Faults(), sleep=sleep)
-    prompt = Prompt([{"role": "user", "content": "It comes to 5 in all\nReference: 5"}])
-    await asyncio.gather(*(engine.label_logprobs(prompt, ["0", "1"]) for _ in range(40)))
-    assert now == pytest.approx(40 / (4 / 0.5))

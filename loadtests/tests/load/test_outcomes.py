@@ -3,22 +3,78 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.load.checking import Checked, check
+import pytest
+
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.outcomes import AskBatch, Outcomes, tolerated
-from loadtests.tests.load.rows import reply, sample
+from loadtests.load.outcomes import AskBatch, Checked, Outcomes, check, check_batch, too_close
 from reward_serve.schema import ScoreResult, Status
 
 
-def loaded(replies: dict[int, dict[str, Any]], **settings: Any) -> tuple[Outcomes, list[Sample]]:
-    """Outcomes of one reply for each number, a second apart."""
-    outcomes, samples = Outcomes(**settings), [sample(number) for number in replies]
-    outcomes.ask(samples, 0.0)
-    for at, (asked, changed) in enumerate(zip(samples, replies.values(), strict=True), 1):
-        outcomes.record(
-            asked, check(asked, reply(asked, **changed)), 100.0 * at, float(at), "/v1/score"
-        )
-    return outcomes, samples
+def sample(number: int = 1) -> Sample:
+    body = {"response": f"{number}: 18", "id": f"id-{number}", "metadata": {"sample": number}}
+    return Sample(body, True)
+
+
+def reply(asked: Sample, **changed: Any) -> dict[str, Any]:
+    fields = {"status": "ok", "score": 1.0, "source": "judge", "model": "judge", **changed}
+    echoed = {"id": asked.body["id"], "metadata": asked.body["metadata"]}
+    blank = ScoreResult.model_validate({"status": "error"}).model_dump(mode="json")
+    return blank | echoed | fields
+
+
+ASKED = sample()
+SHED = {"status": "overloaded", "score": None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "failure"),
+    [
+        ({}, 200, None),
+        ({"id": "id-2"}, 200, "wrong: another request's id"),
+        ({"metadata": {"sample": 2}}, 200, "wrong: another request's metadata"),
+        ({"score": 0.5}, 200, "wrong: the score is no label's value"),
+        ({"score": None}, 200, "wrong: not a result"),
+        ({"status": "error"}, 200, "wrong: not a result"),
+        ({"extra": 1}, 200, "wrong: keys missing or unknown: extra"),
+        ({}, 504, "wrong: HTTP 504 with status ok"),
+        (SHED, 200, "wrong: HTTP 200 with status overloaded"),
+        ({**SHED, "detail": "the queue is full"}, 503, "absent: overloaded"),
+    ],
+)
+def test_a_reply_is_checked_against_its_request(
+    changed: dict[str, Any], code: int, failure: str | None
+) -> None:
+    found = check(ASKED, reply(ASKED, **changed), code).failure
+
+    assert found == failure or (failure and str(found).startswith(failure))
+
+
+@pytest.mark.parametrize("content", [None, [], "ok", {"detail": "Internal Server Error"}])
+def test_an_untyped_reply_is_lost(content: Any) -> None:
+    assert check(ASKED, content, 500).failure == "lost: untyped reply, HTTP 500"
+    assert {each.outcome for each in check_batch([ASKED] * 2, content, 500)} == {"lost"}
+
+
+def test_a_batch_is_checked_item_by_item_in_order() -> None:
+    asked = [sample(1), sample(2), sample(3)]
+    replies = [reply(asked[0]), reply(asked[2]), reply(asked[1])]
+
+    outcomes = [each.outcome for each in check_batch(asked, {"results": replies}, 200)]
+    assert outcomes == ["answered", "wrong", "wrong"]
+    short = check_batch(asked[:2], {"results": replies[:1]}, 200)
+    assert [each.failure for each in short] == ["wrong: 1 results for 2 requests"] * 2
+
+
+def loaded(*changes: dict[str, Any], **settings: Any) -> Outcomes:
+    """Outcomes of one reply for each change, a second apart."""
+    outcomes = Outcomes(**settings)
+    for at, changed in enumerate(changes, 1):
+        asked = sample(at)
+        outcomes.ask([asked], 0.0)
+        code = 503 if changed.get("status") == "overloaded" else None
+        checked = check(asked, reply(asked, **changed), code)
+        outcomes.record(asked, checked, 100.0 * at, float(at))
+    return outcomes
 
 
 def without_load(**results: Any) -> AskBatch:
@@ -29,14 +85,16 @@ def without_load(**results: Any) -> AskBatch:
     return ask
 
 
-def no_failure(entry: str, why: str) -> None:
-    raise AssertionError(f"{entry}: {why}")
+def compared(outcomes: Outcomes, ask: AskBatch) -> list[str]:
+    found: list[str] = []
+    outcomes.close()
+    outcomes.compare_without_load(ask, found.append)
+    return found
 
 
 def test_answers_that_agree_with_those_without_load_are_right() -> None:
-    outcomes, _ = loaded({1: {}, 2: {}, 3: {}, 4: {}})
-    outcomes.close()
-    outcomes.compare_without_load(without_load(), no_failure)
+    outcomes = loaded({}, {}, {}, {})
+    assert compared(outcomes, without_load()) == []
     summary = outcomes.summary()
 
     assert (summary["asked"], summary["right"], outcomes.failures(0.0)) == (4, 4, [])
@@ -45,96 +103,56 @@ def test_answers_that_agree_with_those_without_load_are_right() -> None:
 
 
 def test_an_answer_that_differs_from_the_one_without_load_is_wrong() -> None:
-    outcomes, _ = loaded({1: {}, 2: {"score": 0.0}})
-    found: list[tuple[str, str]] = []
-    outcomes.compare_without_load(without_load(), lambda entry, why: found.append((entry, why)))
+    outcomes = loaded({}, {"score": 0.0})
 
-    assert (outcomes.right, outcomes.wrong) == (1, 1)
-    assert found == [("/v1/score", "wrong: score 0 under load, 1 without load")]
-    assert outcomes.failures(1.0) == ["1 wrong"]
+    found = compared(outcomes, without_load())
+    assert found == ["wrong: score 0 under load, 1 without load"]
+    assert (outcomes.right, outcomes.failures(1.0)) == (1, ["1 wrong"])
+
+
+def test_answers_within_the_margin_are_not_compared() -> None:
+    outcomes = loaded({"score": 0.0})
+    compared(outcomes, without_load(probabilities={"1": 0.51, "0": 0.49}))
+
+    assert (outcomes.too_close, outcomes.right, outcomes.failures(0.0)) == (1, 0, [])
+    assert not too_close(
+        ScoreResult(status=Status.OK, score=0.0, probabilities={"0": 0.521, "1": 0.479})
+    )
 
 
 def test_a_wrong_label_does_not_fail_the_run() -> None:
-    outcomes, _ = loaded({1: {"score": 0.0}})
-    outcomes.compare_without_load(without_load(score=0.0), no_failure)
+    outcomes = loaded({"score": 0.0})
+    compared(outcomes, without_load(score=0.0))
 
     assert outcomes.failures(0.0) == []
     assert outcomes.summary()["agreement_with_labels"] == 0.0
 
 
-def test_answers_within_the_margin_are_not_compared() -> None:
-    outcomes, _ = loaded({1: {"score": 0.0}})
-    outcomes.compare_without_load(without_load(probabilities={"1": 0.51, "0": 0.49}), no_failure)
-
-    assert (outcomes.too_close, outcomes.right, outcomes.failures(0.0)) == (1, 0, [])
-
-
-def test_each_input_is_sent_once_without_load() -> None:
-    outcomes, asked = Outcomes(), sample(1)
-    outcomes.ask([asked] * 3, 0.0)
-    for _ in range(3):
-        outcomes.record(asked, check(asked, reply(asked)), 1.0, 1.0, "/v1/score")
-    bodies: list[Body] = []
-
-    def ask(some: Sequence[Body]) -> Sequence[ScoreResult | None]:
-        bodies.extend(some)
-        return without_load()(some)
-
-    outcomes.compare_without_load(ask, no_failure)
-    assert (len(bodies), outcomes.right) == (1, 3)
-
-
 def test_an_answer_that_cannot_be_checked_fails_the_run() -> None:
-    outcomes, _ = loaded({1: {}})
-    attempts: list[int] = []
+    outcomes = loaded({})
+    compared(outcomes, lambda bodies: [None] * len(bodies))
 
-    def silent(bodies: Sequence[Body]) -> list[ScoreResult | None]:
-        attempts.append(len(bodies))
-        return [None] * len(bodies)
-
-    outcomes.compare_without_load(silent, no_failure)
-    assert len(attempts) > 1
     assert outcomes.failures(1.0) == ["1 answers could not be checked"]
 
 
 def test_a_sample_without_a_reply_at_the_end_is_lost() -> None:
-    outcomes, samples = loaded({1: {}})
-    outcomes.ask(samples * 2, 1.0)
+    outcomes = loaded({})
+    outcomes.ask([sample(2), sample(3)], 1.0)
+    outcomes.record(sample(2), Checked("lost", "late"), 1.0, 1.0)
     outcomes.close()
 
-    assert outcomes.lost == 2
-    assert outcomes.summary()["reasons"] == {"lost: no answer when the run ended": 2}
-    assert "2 lost" in outcomes.failures(1.0)
+    assert outcomes.summary()["reasons"] == {
+        "lost: late": 1,
+        "lost: no answer when the run ended": 1,
+    }
+    assert outcomes.failures(1.0) == ["2 lost"]
 
 
-def test_more_absent_scores_than_allowed_fail_the_run() -> None:
-    shed = {"status": "overloaded", "score": None}
-    outcomes, _ = loaded({1: {}, 2: {}, 3: {}, 4: shed})
-    outcomes.close()
+def test_more_absent_scores_than_allowed_fail_the_run_unless_tolerated() -> None:
+    outcomes = loaded({}, {}, {}, SHED)
 
-    assert outcomes.summary()["absent"] == {"overloaded": 1}
     assert outcomes.failures(0.0) == ["1 absent, 25.0% of all requests"]
     assert outcomes.failures(0.25) == []
-    assert (outcomes.wrong, outcomes.lost) == (0, 0)
-
-
-def test_a_spike_tolerates_shed_load_and_nothing_else() -> None:
-    shed, failed = ({"status": status, "score": None} for status in ("overloaded", "timeout"))
-
-    assert tolerated("steady") == tolerated("grpo_burst") == frozenset()
-    assert loaded({1: {}, 2: shed}, tolerated=tolerated("spike"))[0].failures(0.0) == []
-    assert loaded({1: {}, 2: failed}, tolerated=tolerated("spike"))[0].failures(0.0) != []
-
-
-def test_a_run_without_requests_fails() -> None:
+    spike = frozenset([Status.OVERLOADED])
+    assert loaded({}, SHED, tolerated=spike).failures(0.0) == []
     assert Outcomes().failures(1.0) == ["no request was sent"]
-    assert Outcomes().summary()["answers_per_s"] is None
-
-
-def test_a_lost_reply_has_no_latency() -> None:
-    outcomes, asked = Outcomes(), sample()
-    outcomes.ask([asked], 0.0)
-    outcomes.record(asked, Checked("lost", "late"), 1.0, 1.0, "/v1/score")
-    outcomes.close()
-
-    assert (outcomes.lost, outcomes.summary()["p50_ms"]) == (1, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.grpo.advantages import group_advantages
+from examples.grpo.samples import group_advantages
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.ui.ask import as_curl, as_python
 from reward_serve_lab.ui.samples import (

@@ -1,0 +1,65 @@
+"""Local Ray clusters, and applications deployed on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from deployments.local import APP, free_port, serve_run, wait_until_ready
+from reward_serve.client import HttpRewardClient
+
+
+@contextmanager
+def local_cluster(**arguments: Any) -> Iterator[str]:
+    """Start a Ray cluster and yield its address; shut it and its applications down afterwards."""
+    import ray
+    from ray import serve
+
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        **arguments,
+    )
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def config(
+    port: int, models: list[dict[str, Any]], server: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The content of a deployments file with one application."""
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [
+            {
+                "name": APP,
+                "route_prefix": "/",
+                "import_path": "reward_serve.app:build_app",
+                "args": {"models": models, "server": dict(server or {})},
+            }
+        ],
+    }
+
+
+@contextmanager
+def served(models: list[dict[str, Any]], **arguments: Any) -> Iterator[str]:
+    """An application of these models, ready, on a cluster of this process's own; its URL."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with local_cluster(**arguments) as address:
+        serve_run(address, config(port, models))
+        await_ready(url)
+        yield url
+
+
+def await_ready(url: str) -> None:
+    """Wait until every model of the application can score."""
+    with HttpRewardClient(url) as client:
+        wait_until_ready(client)
