@@ -15,7 +15,7 @@ import pandas as pd
 import ray
 import skyrl_gym
 
-from reward_serve_skyrl.registration import register_envs
+from reward_serve_skyrl import register_envs
 
 _JUDGE = "environment.skyrl_gym.gsm8k_judge."
 

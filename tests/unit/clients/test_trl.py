@@ -54,7 +54,7 @@ async def test_a_dead_service_raises_nothing_and_fallbacks_are_counted(
     on_failure: str, score: float | None
 ) -> None:
     logged: dict[str, float] = {}
-    settings: dict[str, Any] = {"timeout_s": 1, "max_attempts": 1, "window_s": 0}
+    settings: dict[str, Any] = {"timeout_s": 1, "max_attempts": 1}
     reward = judge_reward(url=dead_url(), on_failure=on_failure, **settings)
     found = await called([reward], ["#### 18"], answer=["18"], log_metric=logged.__setitem__)
 
