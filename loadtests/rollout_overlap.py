@@ -124,7 +124,7 @@ class Bench:
         from skyrl_gym.envs.registration import register, registry
 
         from reward_serve_skyrl.config import JudgedTrainConfig
-        from reward_serve_skyrl.registration import JUDGE, register_envs
+        from reward_serve_skyrl.envs import JUDGE, register_envs
 
         if JUDGE not in registry:
             register(id=JUDGE, entry_point="loadtests.recorded_env:RecordedJudgeEnv")

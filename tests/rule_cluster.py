@@ -1,7 +1,6 @@
 """A Ray cluster that serves rules, for the tests of trainers that ask by handle.
 
-``python -m tests.rule_cluster`` serves them, and a model of two replicas, from the environment of
-another interpreter than the tests'.
+``python -m tests.rule_cluster`` serves them from the environment of another interpreter.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import ray
 from ray import serve
@@ -17,24 +15,20 @@ from ray import serve
 from reward_serve.app import build_app, build_gateway
 
 RULE = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 0.1}}
+BEHIND = {"name": "rule", "application": "reward"}
 
 
 @contextmanager
-def rule_cluster(*models: dict[str, Any]) -> Iterator[str]:
-    """Serve the models as the application ``reward``, and a gateway to them; the address.
-
-    The first is a rule. The namespace is ``service``.
-    """
-    models = (RULE, *models)
-    behind = [{"name": each["name"], "application": "reward"} for each in models]
+def rule_cluster() -> Iterator[str]:
+    """Serve a rule as the application ``reward``, and a gateway to it; the address."""
     ray.init(
         address="local", num_cpus=4, namespace="service", include_dashboard=False,
         log_to_driver=False,
     )  # fmt: skip
     try:
         serve.start(proxy_location="Disabled")
-        serve.run(build_app({"models": list(models)}), name="reward", route_prefix="/reward")
-        serve.run(build_gateway({"models": behind}), name="gateway", route_prefix="/")
+        serve.run(build_app({"models": [RULE]}), name="reward", route_prefix="/reward")
+        serve.run(build_gateway({"models": [BEHIND]}), name="gateway", route_prefix="/")
         yield ray.get_runtime_context().gcs_address
     finally:
         serve.shutdown()
@@ -42,8 +36,7 @@ def rule_cluster(*models: dict[str, Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    replicas = {"min_replicas": 2, "max_replicas": 2}
-    with rule_cluster({**RULE, "name": "several", "autoscaling": replicas}) as address:
+    with rule_cluster() as address:
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         sys.stdin.read()  # until the tests end

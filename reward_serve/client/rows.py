@@ -56,6 +56,33 @@ def _present(value: Any) -> Any:
     return {key: _present(each) for key, each in value.items() if each is not None}
 
 
+def request_of(
+    response: str,
+    reference: Any = None,
+    question: Any = None,
+    rubric: Any = None,
+    info: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A scoring request of a row's cells; those that are missing send nothing.
+
+    Args:
+        response: the response.
+        reference: the gold answers.
+        question: the question.
+        rubric: the rubric.
+        info: the row's ``extra_info``, whose ``split`` and ``index`` name the group.
+    """
+    fields = {
+        "reference": texts_of(reference),
+        "question": text_of(question),
+        "rubric": rubric_of(rubric),
+    }
+    request = {"response": response, **{name: value for name, value in fields.items() if value}}
+    if info and info.get("index") is not None:
+        request["group"] = f"{info.get('split', '')}/{info['index']}"
+    return request
+
+
 def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
     """Check the first rows of a data set with the service, before training.
 

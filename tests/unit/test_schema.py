@@ -43,48 +43,15 @@ def test_a_request_needs_only_a_response() -> None:
     assert request.model_dump(exclude={"response", "timeout_s", "options"}, exclude_none=True) == {}
 
 
-@pytest.mark.parametrize(
-    ("reference", "references"),
-    [
-        (None, []),
-        ("18", ["18"]),
-        (["18", "eighteen"], ["18", "eighteen"]),
-        (" 18\n", [" 18\n"]),
-    ],
-)
-def test_references_are_always_a_list(
-    reference: str | list[str] | None, references: list[str]
-) -> None:
-    assert ScoreRequest(response="", reference=reference).references == references
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        pytest.param({"response": "a\0b"}, id="response"),
-        pytest.param({"response": "", "reference": "\0"}, id="reference"),
-        pytest.param({"response": "", "question": "\0"}, id="question"),
-    ],
-)
-def test_nul_is_text(field: dict[str, str]) -> None:
-    assert ScoreRequest.model_validate(field).model_dump(exclude_unset=True) == field
-
-
-def test_a_whole_number_may_be_written_with_a_point() -> None:
+def test_what_is_accepted_is_taken_as_it_is() -> None:
+    assert ScoreRequest(response="", reference=" 18\n").references == [" 18\n"]
+    assert ScoreRequest(response="a\0b", reference=["18", "\0"]).references == ["18", "\0"]
+    assert ScoreRequest(response="", timeout_s=MAX_TIMEOUT_S).timeout_s == MAX_TIMEOUT_S
     request = ScoreRequest.model_validate({"response": "", "options": {"max_tokens": 5.0}})
     assert repr(request.options.max_tokens) == "5"
 
 
-@pytest.mark.parametrize("timeout_s", [1e-3, 1, 60.5, MAX_TIMEOUT_S])
-def test_a_deadline_is_any_positive_number_up_to_an_hour(timeout_s: float) -> None:
-    assert ScoreRequest(response="", timeout_s=timeout_s).timeout_s == timeout_s
-
-
-@pytest.mark.parametrize(
-    "timeout_s",
-    [math.nan, math.inf, -math.inf, 0, -1, 3600.001, None, "soon", "60", True, [60]],
-    ids=repr,
-)
+@pytest.mark.parametrize("timeout_s", [math.nan, math.inf, 0, -1, 3600.001, None, "60", True])
 def test_a_deadline_that_is_no_time_is_refused(timeout_s: object) -> None:
     text = faults({"response": "", "timeout_s": timeout_s})
     assert text.startswith("timeout_s: ")
@@ -97,15 +64,11 @@ def test_a_deadline_that_is_no_time_is_refused(timeout_s: object) -> None:
         pytest.param({}, "response", id="no response"),
         pytest.param({"response": None}, "response", id="null response"),
         pytest.param({"response": 18}, "response", id="number for a response"),
-        pytest.param({"response": ["18"]}, "response", id="list for a response"),
         pytest.param({"response": "", "reference": 18}, "reference", id="number for a reference"),
         pytest.param({"response": "", "reference": []}, "reference", id="no references"),
-        pytest.param({"response": "", "reference": ""}, "reference", id="empty reference"),
         pytest.param({"response": "", "reference": " \n"}, "reference", id="blank reference"),
         pytest.param({"response": "", "reference": ["18", ""]}, "reference", id="one is empty"),
         pytest.param({"response": "", "reference": ["18", 18]}, "reference", id="one is a number"),
-        pytest.param({"response": "", "reference": {"a": "18"}}, "reference", id="object"),
-        pytest.param({"response": "", "question": 1}, "question", id="number for a question"),
         pytest.param({"response": "", "id": 7}, "id", id="number for an id"),
         pytest.param({"response": "", "metadata": []}, "metadata", id="list for metadata"),
         pytest.param({"response": "", "options": None}, "options", id="null options"),
@@ -130,11 +93,9 @@ def test_a_deadline_that_is_no_time_is_refused(timeout_s: object) -> None:
             for name, value in [
                 ("temperature", "1"),
                 ("top_p", True),
-                ("max_tokens", "5"),
                 ("max_tokens", 5.5),
                 ("max_tokens", math.inf),
                 ("enable_thinking", "yes"),
-                ("cache", 0),
             ]
         ),
         pytest.param({"response": "", "respones": ""}, "respones", id="unknown field"),
@@ -156,15 +117,11 @@ def test_a_bad_field_is_named(request_: dict[str, Any], field: str) -> None:
     ("request_", "field"),
     [
         ({"response": LONE_SURROGATE}, "response"),
-        ({"response": "", "reference": LONE_SURROGATE}, "reference"),
         ({"response": "", "reference": ["18", LONE_SURROGATE]}, "reference"),
         ({"response": "", "question": LONE_SURROGATE}, "question"),
         ({"response": "", "model": LONE_SURROGATE}, "model"),
-        ({"response": "", "template": LONE_SURROGATE}, "template"),
-        ({"response": "", "group": LONE_SURROGATE}, "group"),
         ({"response": "", "id": LONE_SURROGATE}, "id"),
-        ({"response": "", "metadata": {"a": LONE_SURROGATE}}, "metadata"),
-        ({"response": "", "metadata": {LONE_SURROGATE: 1}}, "metadata"),
+        ({"response": "", "metadata": {LONE_SURROGATE: LONE_SURROGATE}}, "metadata"),
         (
             {"response": "", "messages": [{"role": "user", "content": LONE_SURROGATE}]},
             "messages.0.content",
@@ -180,19 +137,12 @@ def test_a_lone_surrogate_is_refused_with_its_position(
     text = faults(request_)
     assert text.startswith(f"{field}: ")
     text.encode()  # the message is Unicode text
+    if field == "response":
+        assert "at character 13" in text
+        assert "encode('utf-8', 'replace').decode()" in text
 
 
-def test_a_lone_surrogates_position_and_remedy_are_reported() -> None:
-    text = faults({"response": LONE_SURROGATE})
-    assert "at character 13" in text
-    assert "encode('utf-8', 'replace').decode()" in text
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [{"a": math.nan}, {"a": [math.inf]}, {"a": object()}, {"a": {1, 2}}],
-    ids=["nan", "inf", "object", "set"],
-)
+@pytest.mark.parametrize("metadata", [{"a": math.nan}, {"a": [math.inf]}, {"a": {1, 2}}], ids=str)
 def test_metadata_that_is_not_json_is_refused(metadata: dict[str, Any]) -> None:
     assert faults({"response": "", "metadata": metadata}).startswith("metadata")
 
@@ -212,67 +162,42 @@ def test_a_request_that_is_no_object_is_named_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "size"),
-    [
-        pytest.param({"response": "", "timeout_s": "x" * 5000}, 5000, id="text"),
-        pytest.param({"response": ["x"] * 5000}, 5000, id="list"),
-        pytest.param({"response": {str(i): i for i in range(5000)}}, 5000, id="object"),
-    ],
-)
-def test_a_long_value_is_measured_not_shown(request_: dict[str, Any], size: int) -> None:
-    text = faults(request_)
-    assert f"of length {size}" in text
-    assert len(text) < 200
-
-
-@pytest.mark.parametrize(
     "request_",
     [
+        pytest.param({"response": "", "timeout_s": "x" * 5000}, id="text"),
+        pytest.param({"response": ["x"] * 5000}, id="list"),
+        pytest.param({"response": {str(i): i for i in range(5000)}}, id="object"),
         pytest.param({"response": ["x" * 5000]}, id="short list of a long text"),
-        pytest.param({"response": nested(800)}, id="deep list"),
+        pytest.param({"response": nested(5000)}, id="list too deep for repr()"),
         pytest.param({"response": b"\xff" * 5000}, id="bytes"),
         pytest.param({"response": "", "x" * 5000: 1}, id="name of an unknown field"),
-        pytest.param({"response": "", "timeout_s": 10**4000}, id="long number"),
+        pytest.param({"response": "", "timeout_s": 10**5000}, id="number too long for str()"),
         pytest.param(["x" * 5000], id="request"),
     ],
 )
-def test_no_other_long_value_is_shown(request_: object) -> None:
+def test_a_long_value_is_described_and_not_shown(request_: object) -> None:
     assert len(faults(request_)) < 1000
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("fields", "said"),
     [
-        pytest.param({"response": 10**5000}, id="number too long for str()"),
-        pytest.param({"response": nested(5000)}, id="list too deep for repr()"),
+        ({"referense": "18"}, "referense: unknown field (did you mean 'reference'?"),
+        ({"answer": "18"}, "answer: unknown field (did you mean 'reference'?"),
+        ({"completion": "18"}, "completion: unknown field (did you mean 'response'?"),
+        ({"gold": "18"}, "gold: unknown field (choose from group, group_size, "),
+        (
+            {"options": {"temprature": 0.5}},
+            "options.temprature: unknown field (did you mean 'temperature'?)",
+        ),
     ],
 )
-def test_a_value_that_cannot_be_shown_is_still_described(request_: object) -> None:
-    assert faults(request_).startswith("response: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("referense", "did you mean 'reference'?"),
-        ("answer", "did you mean 'reference'?"),
-        ("completion", "did you mean 'response'?"),
-        ("gold", "choose from group, group_size, "),
-    ],
-)
-def test_an_unknown_field_is_named_with_a_field_that_exists(name: str, remedy: str) -> None:
+def test_an_unknown_field_is_named_with_a_field_that_exists(
+    fields: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValidationError) as caught:
-        ScoreRequest.model_validate({"response": "18", name: "18"})
-    assert describe_errors(caught.value, ScoreRequest).startswith(
-        f"{name}: unknown field ({remedy}"
-    )
-
-
-def test_an_unknown_option_is_named_with_an_option_that_exists() -> None:
-    with pytest.raises(ValidationError) as caught:
-        ScoreRequest.model_validate({"response": "18", "options": {"temprature": 0.5}})
-    expected = "options.temprature: unknown field (did you mean 'temperature'?)"
-    assert describe_errors(caught.value, ScoreRequest) == expected
+        ScoreRequest.model_validate({"response": "18", **fields})
+    assert describe_errors(caught.value, ScoreRequest).startswith(said)
 
 
 @pytest.mark.parametrize("status", Status)
@@ -287,13 +212,10 @@ def test_a_score_is_null_exactly_when_the_status_is_not_ok(
         ScoreResult(status=status, score=score)
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_a_score_is_a_finite_number(score: float) -> None:
-    with pytest.raises(ValidationError, match="finite"):
-        ScoreResult(status=Status.OK, score=score)
-
-
-def test_a_result_has_no_other_keys() -> None:
+def test_a_score_is_finite_and_a_result_has_no_other_keys() -> None:
+    for score in (math.nan, math.inf):
+        with pytest.raises(ValidationError, match="finite"):
+            ScoreResult(status=Status.OK, score=score)
     with pytest.raises(ValidationError, match="index"):
         ScoreResult.model_validate({"status": "ok", "score": 1.0, "index": 0})
 
@@ -313,17 +235,8 @@ def test_the_keys_of_a_result_never_vary() -> None:
     results = [full, *(failure(status, "why") for status in FAILURES)]
     keys = {tuple(result.model_dump(mode="json")) for result in results}
     assert keys == {tuple(name for name in ScoreResult.model_fields if name != "components")}
-    assert {tuple(result.model_dump()["usage"]) for result in results} == {
-        ("prompt_tokens", "cached_tokens", "completion_tokens")
-    }
-
-
-def test_a_result_survives_the_wire() -> None:
-    result = ScoreResult(
-        status=Status.OK, score=0.5, metadata={"nested": [1, None, {"é": True}]}, label="5"
-    )
-    wire = json.dumps(result.model_dump(mode="json"))
-    assert ScoreResult.model_validate(json.loads(wire)) == result
+    assert len({tuple(result.model_dump()["usage"]) for result in results}) == 1
+    assert ScoreResult.model_validate(json.loads(full.model_dump_json())) == full
 
 
 @pytest.mark.parametrize("status", FAILURES)
@@ -331,9 +244,6 @@ def test_a_failure_says_why_and_has_no_score(status: Status) -> None:
     result = failure(status, "why", id="a", model="judge")
     assert (result.status, result.score, result.reason) == (status, None, "why")
     assert (result.id, result.model) == ("a", "judge")
-
-
-def test_a_failure_cannot_be_ok() -> None:
     with pytest.raises(ValidationError):
         failure(Status.OK, "why")
 
@@ -354,7 +264,6 @@ def test_a_failure_cannot_be_ok() -> None:
         ),
         pytest.param({}, {"id": None, "metadata": None}, id="neither"),
         pytest.param(None, {}, id="null"),
-        pytest.param(["id"], {}, id="list"),
         pytest.param("id", {}, id="text"),
     ],
 )
@@ -363,20 +272,14 @@ def test_only_what_a_result_can_carry_is_echoed(request_: object, echoed: dict[s
     json.dumps(failure(Status.INVALID, "why", **echoed).model_dump(mode="json")).encode()
 
 
-def lists(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        pytest.param({"metadata": {"x": lists(32)}}, "nested more than 32 levels deep", id="depth"),
+        pytest.param(
+            {"metadata": {"x": nested(32)}}, "nested more than 32 levels deep", id="depth"
+        ),
         pytest.param({"metadata": {"x": "y" * 65_536}}, "the limit is 65536", id="size"),
         pytest.param({"metadata": {"x": 2**64}}, "more than 64 bits", id="integer"),
-        pytest.param({"metadata": {"x": -(2**63) - 1}}, "more than 64 bits", id="negative integer"),
         pytest.param({"metadata": {"x": 10**5000}}, "metadata: ", id="integer of 5,000 digits"),
         pytest.param({"reference": ["18"] * 65}, "at most 64 references", id="references"),
         pytest.param(
@@ -396,14 +299,7 @@ def test_a_value_beyond_its_limit_is_refused_by_name(fields: dict[str, Any], sai
     assert len(described) < 300
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"metadata": {"x": lists(31)}},
-        {"metadata": {"x": [2**64 - 1, -(2**63), 1e300]}},
-        {"reference": ["18"] * 64},
-        {"id": "x" * 1024},
-    ],
-)
-def test_values_within_their_limits_are_accepted(fields: dict[str, Any]) -> None:
+def test_values_within_their_limits_are_accepted() -> None:
+    metadata = {"x": nested(30), "y": [2**64 - 1, -(2**63), 1e300]}
+    fields = {"metadata": metadata, "reference": ["18"] * 64, "id": "x" * 1024}
     ScoreRequest.model_validate({"response": "", **fields})

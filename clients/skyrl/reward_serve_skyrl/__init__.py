@@ -1,6 +1,5 @@
 """A GSM8K environment for SkyRL, rewarded by a ``reward_serve`` service."""
 
-from reward_serve_skyrl.envs import GSM8kJudgeEnv
-from reward_serve_skyrl.registration import register_envs
+from reward_serve_skyrl.envs import GSM8kJudgeEnv, register_envs
 
 __all__ = ["GSM8kJudgeEnv", "register_envs"]

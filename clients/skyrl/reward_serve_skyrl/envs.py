@@ -14,13 +14,16 @@ from statistics import fmean
 from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_gym.envs.registration import register, registry
 
 from reward_serve.client import connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
+from reward_serve.client.rows import check_first_results, request_of
 from reward_serve.schema import ScoreResult, Status
 
 logger = logging.getLogger(__name__)
+
+JUDGE = "gsm8k_judge"
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
@@ -40,9 +43,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        extras = extras or {}
-        self.references = texts_of((extras.get("reward_spec") or {}).get("ground_truth"))
-        self.extras = extras
+        self.extras = extras or {}
         self.metrics: dict[str, float] = {}
         settings, self._common = settings_of(env_config)
         if settings.get("on_failure") == "raise":
@@ -111,16 +112,18 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     def request(self, response: str) -> dict[str, Any]:
         """The request that scores a response to this row."""
         info = self.extras.get("extra_info") or {}
-        request = {**self._common, "response": response}
-        if self.references:
-            request["reference"] = self.references
-        if question := text_of(info.get("question")):
-            request["question"] = question
-        if rubric := rubric_of(info.get("rubric")):
-            request["rubric"] = rubric
-        if info.get("index") is not None:
-            request["group"] = f"{info.get('split', '')}/{info['index']}"
-        return request
+        gold = (self.extras.get("reward_spec") or {}).get("ground_truth")
+        row = request_of(response, gold, info.get("question"), info.get("rubric"), info)
+        return {**self._common, **row}
+
+
+def register_envs() -> None:
+    """Register ``gsm8k_judge`` in this process, unless it is registered.
+
+    Call it in the process that runs the generator, inside ``skyrl_entrypoint``.
+    """
+    if JUDGE not in registry:
+        register(id=JUDGE, entry_point="reward_serve_skyrl.envs:GSM8kJudgeEnv")
 
 
 def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -133,9 +136,5 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         env_config = asdict(env_config)
     settings = {name: value for name, value in dict(env_config or {}).items() if value is not None}
     settings.pop("max_undecided", None)  # read by the trainer
-    common = {
-        name: settings.pop(name)
-        for name in ("template", "options", "group_size")
-        if name in settings
-    }
+    common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
     return settings, {name: value for name, value in common.items() if value}

@@ -28,8 +28,7 @@ from reward_serve_skyrl.config import (
     inexact,
 )
 from reward_serve_skyrl.decided import DecidedOnly
-from reward_serve_skyrl.envs import GSM8kJudgeEnv, settings_of
-from reward_serve_skyrl.registration import JUDGE, register_envs
+from reward_serve_skyrl.envs import JUDGE, GSM8kJudgeEnv, register_envs, settings_of
 
 logger = logging.getLogger(__name__)
 
@@ -45,21 +44,19 @@ class FullyAsyncTrainer(DecidedOnly, FullyAsyncRayPPOTrainer):  # type: ignore[m
 class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
     """An experiment with the synchronous trainer."""
 
+    trainer_class: type = SyncTrainer
+
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
-        trainer = SyncTrainer(*args, **kwargs)
+        trainer: Any = self.trainer_class(*args, **kwargs)
         trainer.follow_samples()
         return trainer
 
 
-class FullyAsyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
+class FullyAsyncExp(SyncExp):
     """An experiment with the fully asynchronous trainer."""
 
-    def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
-        """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
-        trainer = FullyAsyncTrainer(*args, **kwargs)
-        trainer.follow_samples()
-        return trainer
+    trainer_class = FullyAsyncTrainer
 
 
 def read_config(arguments: list[str]) -> JudgedTrainConfig:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,9 +19,7 @@ from reward_serve_skyrl.config import (
 from reward_serve_skyrl.main import check_first_rows
 from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
-from tests.outage import Outage, check_cost
 
-DEADLINE_S = 3.0
 RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
 REWARDS = [1.0, 0.0, 1.0, 0.0]
 
@@ -39,13 +36,11 @@ class Policy:
         self._tokenizer = tokenizer
         self._responses = responses
         self._pause_s = pause_s
-        self.last_said_s = 0.0
 
     async def generate(self, engine_input: dict[str, Any], model: str | None = None) -> Any:
         (ids,) = engine_input["prompt_token_ids"]
         number = int(self._tokenizer.decode(ids).partition("row ")[2].partition(":")[0])
         await asyncio.sleep(self._pause_s(number))
-        self.last_said_s = time.monotonic()
         text = self._responses[number % len(self._responses)]
         tokens = self._tokenizer.encode(text, add_special_tokens=False)
         return {
@@ -156,25 +151,19 @@ def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
     assert undecided == [0.0, 0.0, 0.0, 1.0]  # DecidedOnly leaves it out; SkyRL needs a number
 
 
-def test_a_run_is_refused_at_its_first_rows_without_gold_answers(tokenizer: Any) -> None:
+def test_a_run_is_refused_at_its_first_rows(tokenizer: Any) -> None:
     def dataset(*truths: Any) -> list[tuple[Any, ...]]:  # rows of SkyRL's PromptDataset
         return [([], None, extras(n, truth), str(n)) for n, truth in enumerate(truths)]
 
     with FakeService() as service:
+        register_envs()
         config = configured(service.url)
+        row = ([], "llm_as_a_judge_local", extras(0), "0")  # as SkyRL's example does
+        with pytest.raises(ValueError, match=r"row 0 .*'llm_as.*local'; choose from .*gsm8k_judge"):
+            check_first_rows(config, [row])
         check_first_rows(config, dataset("18", "19"))
         with pytest.raises(RefusedRowError, match=r"row 1 .*: reference: is missing"):
             check_first_rows(config, dataset("18", None))
-
-
-def test_a_run_is_refused_whose_rows_name_another_environment() -> None:
-    register_envs()
-    row = ([], "llm_as_a_judge_local", extras(0), "0")  # as SkyRL's example for a local judge does
-    config = configured("http://127.0.0.1:1")
-    with pytest.raises(
-        ValueError, match=r"row 0 .*'llm_as_a_judge_local'; choose from .*gsm8k_judge"
-    ):
-        check_first_rows(config, [row])
 
 
 def test_the_generator_ends_at_a_run_without_gold_answers(tokenizer: Any) -> None:
@@ -188,56 +177,6 @@ def test_the_generator_ends_at_a_run_without_gold_answers(tokenizer: Any) -> Non
     assert [metrics["judge_undecided"] for metrics in later["env_metrics"]] == [1.0] * 4
 
 
-def test_judging_hides_behind_the_generation_of_the_others(tokenizer: Any) -> None:
-    with FakeService() as service:
-        service.before_reply = lambda call: time.sleep(0.3)
-        policy = Policy(tokenizer, lambda n: 0.5 * n)
-        rollout(configured(service.url), policy, tokenizer)
-        ended = time.monotonic()
-
-    assert ended - policy.last_said_s < 3 * 0.3  # the last one's judging alone, not four of them
-
-
-def test_a_service_that_dies_in_mid_rollout_ends_nothing(tokenizer: Any) -> None:
-    with FakeService() as service:
-
-        def die(call: Any) -> None:
-            if len(service.calls) > 1:
-                raise ConnectionAbortedError
-
-        service.before_reply = die
-        policy = Policy(tokenizer, lambda n: 0.2 * n)
-        output = rollout(configured(service.url), policy, tokenizer)
-
-    assert totals(output) == REWARDS
-    metrics = output["rollout_metrics"]
-    assert metrics["environment/judge_ok_mean"] == 0.25
-    assert metrics["environment/judge_fallback_mean"] == 0.75
-
-
-def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
-    tokenizer: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    with FakeService() as service:
-        deadline = f"environment.skyrl_gym.gsm8k_judge.timeout_s={DEADLINE_S}"
-        config, policy = configured(service.url, deadline), Policy(tokenizer)
-
-        def step() -> tuple[float, float]:
-            metrics = rollout(config, policy, tokenizer)["rollout_metrics"]
-            waited_s = metrics["environment/judge_wall_ms_max"] / 1000
-            return metrics["environment/judge_ok_mean"], waited_s
-
-        assert step()[0] == 1.0
-        outage = Outage(service)
-        steps = [step()]
-        while steps[-1][0] < 1.0:
-            steps.append(step())
-        recovered_s = outage.seconds_since_end()
-
-    waits = [waited_s for ok, waited_s in steps if ok < 1.0]
-    check_cost(service.url, waits, DEADLINE_S / 3, recovered_s, caplog)
-
-
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
@@ -248,8 +187,3 @@ def test_an_outage_in_mid_run_costs_one_deadline_and_ends_by_itself(
 def test_settings_that_serialise_judging_are_refused(override: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         check_judging_overlaps(configured("http://x", override))
-
-
-def test_an_unknown_setting_of_the_judge_is_refused() -> None:
-    with pytest.raises(ValueError, match="urll"):
-        configured("http://x", "environment.skyrl_gym.gsm8k_judge.urll=http://y")

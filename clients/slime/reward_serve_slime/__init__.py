@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from reward_serve.client import connect
-from reward_serve.client.rows import check_first_results, text_of, texts_of
+from reward_serve.client.rows import check_first_results, request_of
 
 __all__ = ["post_process_rewards", "score"]
 
@@ -39,11 +39,8 @@ async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
 
 
 async def _scored(sample: Any) -> float:
-    request: dict[str, Any] = {"response": sample.response}
-    if gold := texts_of(sample.label):
-        request["reference"] = gold
-    if isinstance(sample.prompt, str) and (question := text_of(sample.prompt)):
-        request["question"] = question
+    question = sample.prompt if isinstance(sample.prompt, str) else None
+    request = request_of(sample.response, sample.label, question)
     client = connect(on_failure="rule")
     result = await client.ascore(request)
     check_first_results(client, [result])

@@ -15,7 +15,7 @@ from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import check_first_results, rubric_of, text_of, texts_of
+from reward_serve.client.rows import check_first_results, request_of, texts_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.schema import ScoreResult
 from reward_serve_answers import verify_any
@@ -208,7 +208,7 @@ class _Judged:
         rubrics = _column(columns, self._rubric, "rubric") if self._rubric else None
         absent = [None] * len(completions)
         rows = zip(completions, golds, questions or absent, rubrics or absent, strict=True)
-        requests = [_request(*row) for row in rows]
+        requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
         if self._group_size is None:
@@ -236,17 +236,6 @@ def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:
             f"judge_reward({argument}=...)"
         )
     return columns[name]
-
-
-def _request(completion: Any, references: list[str], question: Any, rubric: Any) -> dict[str, Any]:
-    request: dict[str, Any] = {"response": _text(completion)}
-    if references:
-        request["reference"] = references
-    if text := text_of(question):
-        request["question"] = text
-    if criteria := rubric_of(rubric):
-        request["rubric"] = criteria
-    return request
 
 
 def _groups(

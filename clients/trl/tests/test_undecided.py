@@ -13,7 +13,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from reward_serve.client.rows import RefusedRowError
 from reward_serve_trl import judge_components, judge_reward
 from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
@@ -50,13 +49,12 @@ def train(
     rewards: Sequence[float | None],
     numbers: Sequence[int],
     out: Path,
-    loss: str = "dapo",
     reward: Callable[..., Any] | None = None,
     others: Sequence[Sequence[float | None]] = (),
     components: Sequence[Callable[..., Any]] = (),
     row: dict[str, Any] | None = None,
-) -> tuple[torch.Tensor, float]:
-    """A step on the completions of these numbers: the gradient, and how far the policy moved."""
+) -> torch.Tensor:
+    """The gradient of a step on the completions of these numbers."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
     letters = Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
     letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -67,7 +65,6 @@ def train(
             num_attention_heads=2,
         )
     )  # fmt: skip
-    before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
     completions = [[*tokens(number), 1] for number in numbers]
     watch = Watch()
     aggregation = "normalize_then_sum" if others or components else "sum_then_normalize"
@@ -79,7 +76,7 @@ def train(
         args=GRPOConfig(
             output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
             num_generations=len(rewards), per_device_train_batch_size=len(rewards),
-            max_grad_norm=0.0, learning_rate=0.01, save_strategy="no", loss_type=loss,
+            max_grad_norm=0.0, learning_rate=0.01, save_strategy="no",
             max_completion_length=8,
             multi_objective_aggregation=aggregation,
         ),
@@ -93,9 +90,8 @@ def train(
         callbacks=[watch],
     )  # fmt: skip
     trainer.train()
-    after = torch.cat([p.detach().flatten() for p in model.parameters()])
     (gradient,) = watch.gradients
-    return gradient, float((after - before).abs().max())
+    return gradient
 
 
 @pytest.mark.parametrize("rewards", [FOUR, EIGHT], ids=["n4", "n8"])
@@ -103,8 +99,8 @@ def test_the_baseline_is_of_decided_samples_and_dapo_counts_the_others_tokens(
     rewards: list[float | None], tmp_path: Path
 ) -> None:
     decided = [n for n, reward in enumerate(rewards) if reward is not None]
-    got, _ = train(rewards, range(len(rewards)), tmp_path)
-    without, _ = train([rewards[n] for n in decided], decided, tmp_path)
+    got = train(rewards, range(len(rewards)), tmp_path)
+    without = train([rewards[n] for n in decided], decided, tmp_path)
     share = sum(len(tokens(n)) + 1 for n in decided) / sum(
         len(tokens(n)) + 1 for n in range(len(rewards))
     )
@@ -113,32 +109,11 @@ def test_the_baseline_is_of_decided_samples_and_dapo_counts_the_others_tokens(
     torch.testing.assert_close(got, without * share, rtol=1e-4, atol=1e-6)
 
 
-def test_bnpo_counts_their_tokens_too(tmp_path: Path) -> None:
-    got, _ = train(FOUR, range(4), tmp_path, "bnpo")
-    dapo, _ = train(FOUR, range(4), tmp_path)
-
-    assert dapo.abs().max() > 1e-4
-    torch.testing.assert_close(got, dapo, rtol=1e-4, atol=1e-6)
-
-
-def test_a_lone_survivor_has_no_gradient(tmp_path: Path) -> None:
-    gradient, _ = train([None, 1.0, None, None], range(4), tmp_path)
-
-    assert not gradient.any()
-
-
-def test_a_step_of_undecided_samples_has_no_gradient_but_an_optimiser_step(tmp_path: Path) -> None:
-    gradient, moved = train([None] * 4, range(4), tmp_path)
-
-    assert not gradient.any()  # ``train`` found one optimiser step
-    assert moved == 0  # a first step: Adam has no momentum yet
-
-
-def test_a_run_ends_where_its_first_samples_have_no_gold_answer(tmp_path: Path) -> None:
-    with FakeService() as service:
-        reward = judge_reward(url=service.url)
-        with pytest.raises(RefusedRowError, match=r"first 4 samples .*reference: is missing"):
-            train(FOUR, range(4), tmp_path, reward=reward)
+@pytest.mark.parametrize("rewards", [[None, 1.0, None, None], [None] * 4])
+def test_a_lone_survivor_or_none_has_no_gradient_but_an_optimiser_step(
+    rewards: list[float | None], tmp_path: Path
+) -> None:
+    assert not train(rewards, range(4), tmp_path).any()  # ``train`` found one optimiser step
 
 
 def test_a_group_is_judged_in_one_call_and_trains_on_its_scores(tmp_path: Path) -> None:
@@ -152,10 +127,10 @@ def test_a_group_is_judged_in_one_call_and_trains_on_its_scores(tmp_path: Path) 
             rewards.extend(await judged(**batch))
             return rewards
 
-        got, _ = train(FOUR, numbers, tmp_path, reward=reward)
+        got = train(FOUR, numbers, tmp_path, reward=reward)
         (call,) = service.calls
     lengths = list(map(len, call.body["responses"]))
-    expected, _ = train(rewards, numbers, tmp_path)
+    expected = train(rewards, numbers, tmp_path)
 
     assert (call.path, call.body["question"]) == ("/v1/score/group", "cd")
     assert rewards == [length / max(lengths) if length else None for length in lengths]
@@ -167,8 +142,8 @@ def test_a_group_is_judged_in_one_call_and_trains_on_its_scores(tmp_path: Path) 
 def test_an_absent_component_touches_only_its_own_baseline(tmp_path: Path) -> None:
     true, brief = [1.0, 0.0, 1.0, 0.0], [0.2, None, 0.4, 0.9]
     summed = [a + (b or 0.0) for a, b in zip(normalised(true), normalised(brief), strict=True)]
-    expected, _ = train(summed, range(4), tmp_path)
-    got, _ = train(true, range(4), tmp_path, others=[brief])
+    expected = train(summed, range(4), tmp_path)
+    got = train(true, range(4), tmp_path, others=[brief])
 
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
@@ -178,10 +153,10 @@ def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tmp_pa
     rubric = containing(first="f", last="t, unless k")  # completions: d f, i k m, n p r t, s u
     with FakeService(model=fake_rubric()) as service:
         parts = judge_components("first", "last", rubric="rubric", url=service.url)
-        got, _ = train(FOUR, range(4), tmp_path, components=parts, row={"rubric": rubric})
+        got = train(FOUR, range(4), tmp_path, components=parts, row={"rubric": rubric})
         (call,) = service.calls
     first, last = [1.0, 0.0, 0.0, 0.0], [0.0, None, 1.0, 0.0]
-    expected, _ = train(first, range(4), tmp_path, others=[last])
+    expected = train(first, range(4), tmp_path, others=[last])
 
     assert [set(one) & {"reference", "question"} for one in call.body["requests"]] == [set()] * 4
     assert expected.abs().max() > 1e-3

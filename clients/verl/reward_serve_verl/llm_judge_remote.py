@@ -19,7 +19,7 @@ from typing import Any
 
 from reward_serve.client import ScoringError
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_verl.scoring import results_of
+from reward_serve_verl.scoring import results_of, rows_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +77,8 @@ def compute_score_batched(
         RefusedRowError: the service refuses this process's first rows.
         ScoringError: the service refuses a later row, and no rule decides it.
     """
-    results = results_of(data_sources, solution_strs, ground_truths, extra_infos, {})
-    return [_as_float(result) for result in results]
+    rows = rows_of(data_sources, solution_strs, ground_truths, extra_infos)
+    return [_as_float(result) for result in results_of(rows, {})]
 
 
 def _as_float(result: ScoreResult) -> float:

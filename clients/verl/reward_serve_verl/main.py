@@ -21,7 +21,7 @@ from verl.utils.device import auto_set_device
 from verl.utils.fs import copy_to_local
 
 from reward_serve.client.rows import PROBED_ROWS
-from reward_serve_verl.probe import check_first_rows
+from reward_serve_verl.scoring import check_first_rows
 
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reward_serve.client import Client, connect
-from reward_serve.client.rows import rubric_of, text_of, texts_of
+from reward_serve.client.rows import request_of, text_of, texts_of
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
@@ -85,20 +85,13 @@ def request_for(
         group_size: samples of a prompt, to judge them against each other.
     """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
-    request: dict[str, Any] = {"response": response}
-    if gold := references(ground_truth, info.get("prompt") or question, info):
-        request["reference"] = gold
-    if question:
-        request["question"] = question
-    if rubric := rubric_of(info.get("rubric")):
-        request["rubric"] = rubric
+    gold = references(ground_truth, info.get("prompt") or question, info)
+    request = request_of(response, gold, question, info.get("rubric"), info)
     if model := text_of(info.get("model_name")):
         request["model"] = model
     template = text_of(info.get("prompt_template")) or "default"
     if template != "default":
         request["template"] = template
-    if info.get("index") is not None:
-        request["group"] = f"{info.get('split', '')}/{info['index']}"
     if group_size is not None:
         request["group_size"] = group_size
     options = {

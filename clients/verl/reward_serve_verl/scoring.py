@@ -1,22 +1,65 @@
 """The reward functions that verl calls. Each reward is a dict of numbers with the same keys.
 
 Undecided samples raise ``ScoringError``: verl's V1 trainer then stores no trajectory for them, and
-the group's baseline excludes them (``training.py``).
+the group's baseline excludes them (``training.py``). Rows whose ``data_source`` matches none of the
+patterns in ``reward_kwargs.judged_data_sources`` are scored by verl's own
+``default_compute_score``, without the service.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, metrics_of
 from reward_serve.client.outcomes import check_on_failure, components_of
-from reward_serve.client.rows import check_first_results
-from reward_serve.schema import ScoreResult
-from reward_serve_verl.default_scoring import default_reward, is_judged
+from reward_serve.client.rows import PROBE_RESPONSE, check_first_results, check_rows
+from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl.requests import client_for, request_for
+
+logger = logging.getLogger(__name__)
+
+_ZEROS = dict.fromkeys(metrics_of(ScoreResult(status=Status.OK, score=0.0)), 0.0)
+
+
+def is_judged(data_source: str, settings: Mapping[str, Any]) -> bool:
+    """Whether the judge scores rows of ``data_source``: all, if no patterns are set.
+
+    Raises:
+        ValueError: ``judged_data_sources`` is neither a pattern nor a list of patterns.
+    """
+    given = settings.get("judged_data_sources")
+    if given is None:
+        return True
+    patterns = [given] if isinstance(given, str) else given
+    # Hydra's lists are sequences, but not lists.
+    if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
+        raise ValueError(
+            f"reward_kwargs.judged_data_sources: {given!r} must be a pattern or a list of them, "
+            "such as ['llm_judge_remote_*']"
+        )
+    return any(fnmatchcase(data_source, pattern) for pattern in patterns)
+
+
+def default_reward(
+    data_source: str, solution: str, ground_truth: Any, info: Mapping[str, Any]
+) -> dict[str, float]:
+    """The reward by verl itself, with the keys of a judged row; the metrics of requests are 0.
+
+    Raises:
+        NotImplementedError: verl has no scoring for ``data_source``.
+    """
+    from verl.utils.reward_score import default_compute_score
+
+    scored = default_compute_score(data_source, solution, ground_truth, dict(info))
+    found = scored if isinstance(scored, Mapping) else {"score": scored}
+    score = float(found["score"])
+    accuracy = float(found.get("acc", score >= 0.5))
+    return {"score": score, "acc": accuracy, "judged": 0.0, **_ZEROS, "latency_ms": 0.0}
 
 
 async def compute_score(
@@ -95,9 +138,9 @@ def compute_score_batched(
             "compute_score_batched cannot leave undecided samples out; set their reward "
             "(on_failure=0.0), or use compute_score"
         )
-    rows = _rows(data_sources, solution_strs, ground_truths, extra_infos)
+    rows = rows_of(data_sources, solution_strs, ground_truths, extra_infos)
     judged = [row for row in rows if is_judged(row[0], settings)]
-    results = iter(_results(judged, settings))
+    results = iter(results_of(judged, settings))
     names = settings.get("components") or ()
     return [
         as_reward(next(results), names) if is_judged(row[0], settings) else default_reward(*row)
@@ -105,28 +148,21 @@ def compute_score_batched(
     ]
 
 
-def results_of(
+Row = tuple[str, str, Any, Mapping[str, Any]]
+"""A data source, a response, its gold answers and its ``extra_info``."""
+
+
+def rows_of(
     data_sources: Sequence[str],
     solution_strs: Sequence[str],
     ground_truths: Sequence[Any],
     extra_infos: Sequence[Mapping[str, Any] | None] | None,
-    settings: Mapping[str, Any],
-) -> list[ScoreResult]:
-    """A result for each response, in order; each client is sent one batch.
+) -> list[Row]:
+    """The rows of verl's columns.
 
     Raises:
         ValueError: the lists differ in length.
-        RefusedRowError: the service refuses a row of this process's first batch.
     """
-    return _results(_rows(data_sources, solution_strs, ground_truths, extra_infos), settings)
-
-
-def _rows(
-    data_sources: Sequence[str],
-    solution_strs: Sequence[str],
-    ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any] | None] | None,
-) -> list[tuple[str, str, Any, Mapping[str, Any]]]:
     given = [] if extra_infos is None else list(extra_infos)  # verl's columns are arrays
     infos = [info or {} for info in given or [None] * len(solution_strs)]
     lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
@@ -138,9 +174,12 @@ def _rows(
     return list(zip(data_sources, solution_strs, ground_truths, infos, strict=True))
 
 
-def _results(
-    rows: Sequence[tuple[str, str, Any, Mapping[str, Any]]], settings: Mapping[str, Any]
-) -> list[ScoreResult]:
+def results_of(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[ScoreResult]:
+    """A result for each row, in order; each client is sent one batch.
+
+    Raises:
+        RefusedRowError: the service refuses a row of this process's first batch.
+    """
     by_client: dict[Client, list[int]] = {}
     for index, (*_, info) in enumerate(rows):
         by_client.setdefault(client_for(info, settings), []).append(index)
@@ -181,3 +220,28 @@ def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, 
         "latency_ms": result.latency_ms,
         **{f"component_{name}": scores.get(name, math.nan) for name in components},
     }
+
+
+def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+    """Score each row once, with a wrong response; if the service does not answer, log a warning.
+
+    Args:
+        rows: rows of the training data; ``data_source``, ``reward_model.ground_truth`` and
+            ``extra_info`` are read. Rows that verl scores itself are left out.
+        settings: ``reward_kwargs``.
+
+    Raises:
+        RefusedRowError: the service refuses a row; the message has the reason.
+        ValueError: a setting is invalid.
+    """
+    settings = {**settings, "on_failure": "none", "max_attempts": 1}
+
+    def probe(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        info = row.get("extra_info") or {}
+        truth = (row.get("reward_model") or {}).get("ground_truth")
+        return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info)
+
+    judged = (row for row in rows if is_judged(str(row.get("data_source")), settings))
+    failed = check_rows(map(probe, judged))
+    if failed is not None:
+        logger.warning("a probe had no verdict: %s: %s", failed.status.value, failed.reason)

@@ -13,30 +13,6 @@ from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
 
-def configured(url: str, tokenizer: str, use_v1: bool = True, **settings: Any) -> Any:
-    function = {
-        "path": "pkg://reward_serve_verl",
-        "name": "compute_score",
-        "reward_kwargs": {"url": url, "timeout_s": 0.2, **settings},
-    }
-    manager = {
-        "source": "importlib",
-        "name": "DecidedRewardManager",
-        "module": {"path": "pkg://reward_serve_verl.training"},
-    }
-    return OmegaConf.create(
-        {
-            "reward": {
-                "custom_reward_function": function,
-                "reward_manager": manager,
-                "reward_model": {"enable": False},
-            },
-            "actor_rollout_ref": {"model": {"path": tokenizer, "tokenizer_path": None}},
-            "trainer": {"use_v1": use_v1},
-        }
-    )
-
-
 def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
     """verl's agent loop worker, its generation from a list."""
 

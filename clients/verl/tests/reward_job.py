@@ -1,15 +1,13 @@
 """A trainer's Ray job: ``python -m clients.verl.tests.reward_job WHAT ADDRESS FOLDER``.
 
 ``score`` prints what actors of verl's reward loop make of a rollout, by handle; ``probe`` runs the
-task runner on a row that names a model which is not there; ``several`` (with an application) prints
-after how many seconds a model of several replicas is refused, and why.
+task runner on a row that names a model which is not there.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import datasets
@@ -18,7 +16,6 @@ from omegaconf import OmegaConf
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
 from clients.verl.tests.reward_loop import configured, rollout
-from reward_serve.client import NotConnectedError
 from reward_serve_verl.main import ProbingTaskRunner
 
 
@@ -29,19 +26,6 @@ def score(tokenizer: Path) -> None:
     outputs = ray.get(worker.compute_score_batch.remote(rollout(tokenizer)))
     rows = [[o["reward_score"], o["reward_extra_info"]["fallback"]] for o in outputs]
     sys.stdout.write(f"{ray.get_runtime_context().namespace} {json.dumps(rows)}\n")
-
-
-def several(tokenizer: Path, app: str) -> None:
-    """Print the seconds from an actor's call to its error, and the error."""
-    config = configured(None, tokenizer, app=app, model="several")
-    worker = ray.remote(num_cpus=0)(RewardLoopWorker).remote(config)
-    ray.get(worker.__ray_ready__.remote())
-    began = time.monotonic()
-    try:
-        answer = ray.get(worker.compute_score_batch.remote(rollout(tokenizer)))
-    except NotConnectedError as error:
-        answer = error.cause
-    sys.stdout.write(f"{time.monotonic() - began:.1f} {answer}\n")
 
 
 def probe(folder: Path) -> None:
@@ -56,7 +40,7 @@ def probe(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    what, address, folder, *rest = sys.argv[1:]
+    what, address, folder = sys.argv[1:]
     here = {"py_executable": sys.executable}  # the cluster's is the service's
     ray.init(address=address, namespace="trainer", log_to_driver=False, runtime_env=here)
-    {"score": score, "several": several, "probe": probe}[what](Path(folder), *rest)
+    {"score": score, "probe": probe}[what](Path(folder))

@@ -1,8 +1,7 @@
-"""A rollout's batch, and a worker of verl 0.9.1's reward loop to score it."""
+"""A rollout's batch, and the configuration that decides its reward."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from transformers import PreTrainedTokenizerFast
 from verl import DataProto
-from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
 RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18."]
 REWARDS = [1.0, 0.0, 1.0]
@@ -19,7 +17,12 @@ LENGTH = 24
 
 
 def configured(
-    url: str | None, tokenizer: Path, name: str = "compute_score", **settings: Any
+    url: str | None,
+    tokenizer: Path,
+    name: str = "compute_score",
+    manager: str = "naive",
+    use_v1: bool = True,
+    **settings: Any,
 ) -> DictConfig:
     """The part of verl's configuration that decides the reward.
 
@@ -27,6 +30,8 @@ def configured(
         url: the service.
         tokenizer: a folder.
         name: the function of the adapter.
+        manager: verl's "naive" or the adapter's "DecidedRewardManager".
+        use_v1: whether verl's V1 trainer runs.
         settings: further ``reward_kwargs``.
     """
     function = {
@@ -34,15 +39,19 @@ def configured(
         "name": name,
         "reward_kwargs": {"url": url, "timeout_s": 20, "max_attempts": 2, **settings},
     }
-    manager = {"source": "register", "name": "naive", "module": None}
+    module = {"path": "pkg://reward_serve_verl.training"}
+    managed: dict[str, Any] = {"source": "register", "name": manager, "module": None}
+    if manager != "naive":
+        managed |= {"source": "importlib", "module": module}
     return OmegaConf.create(
         {
             "reward": {
                 "custom_reward_function": function,
-                "reward_manager": manager,
+                "reward_manager": managed,
                 "reward_model": {"enable": False},
             },
             "actor_rollout_ref": {"model": {"path": str(tokenizer), "tokenizer_path": None}},
+            "trainer": {"use_v1": use_v1},
         }
     )
 
@@ -71,17 +80,3 @@ def rollout(tokenizer: Path, truth: str | None = "#### 18", **info: Any) -> Data
         },
         non_tensors={key: np.array(values, dtype=object) for key, values in columns.items()},
     )
-
-
-def scored(config: DictConfig, tokenizer: Path) -> list[tuple[float, float]]:
-    """Each row's reward and whether it was a fallback, by a worker of verl's reward loop."""
-
-    async def run() -> list[dict[str, Any]]:
-        worker = RewardLoopWorker(config)
-        outputs: list[dict[str, Any]] = await worker.compute_score_batch(rollout(tokenizer))
-        return outputs
-
-    return [
-        (output["reward_score"], output["reward_extra_info"]["fallback"])
-        for output in asyncio.run(run())
-    ]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import subprocess
-import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 
 import datasets
 import pytest
@@ -23,6 +19,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from reward_serve_verl.main import ProbingTaskRunner, main
+from tests.fake_service import FakeService
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "verl" / "run_grpo.sh"
 
@@ -70,65 +67,36 @@ def test_the_reward_is_the_adapters() -> None:
     assert inspect.iscoroutinefunction(score)
 
 
-def test_a_misspelt_setting_is_refused() -> None:
+def test_a_misspelt_setting_and_a_url_beside_an_application_are_refused() -> None:
     with pytest.raises(ConfigCompositionException, match="total_epoch"):
         composed("trainer.total_epoch=1")
-
-
-def test_an_application_is_asked_by_handle() -> None:
-    config = composed(REWARD_SERVE_APP="reward")
-    assert config.reward.custom_reward_function.reward_kwargs == {"app": "reward"}
-
-
-def test_a_url_and_an_application_are_refused_together() -> None:
+    apart = composed(REWARD_SERVE_APP="reward").reward.custom_reward_function
+    assert apart.reward_kwargs == {"app": "reward"}
     done = launched(REWARD_SERVE_APP="reward", REWARD_SERVE_URL="http://judge:8000")
     assert (done.returncode, done.stdout) == (2, "")
     assert "both set; unset one" in done.stderr
 
 
-class Refusal(BaseHTTPRequestHandler):
-    """A service that has no model of any name."""
-
-    asked: ClassVar[list[Any]] = []
-
-    def do_POST(self) -> None:
-        self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        refused = {"status": "invalid", "score": None, "reason": "model: there is no 'x'"}
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps({"results": [refused]}).encode())
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_path: Path) -> None:
-    rows = [
-        {"reward_model": {"ground_truth": truth}, "extra_info": {"question": "9 + 9?"}}
-        for truth in ("18", "19")
-    ]
+    info = {"question": "9 + 9?", "model_name": "x"}
+    rows = [{"reward_model": {"ground_truth": each}, "extra_info": info} for each in ("18", "19")]
     file, data = tmp_path / f"train.{suffix}", datasets.Dataset.from_list(rows)
     data.to_parquet(file) if suffix == "parquet" else data.to_json(file)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        config = composed(f"data.train_files=['{file}']", REWARD_SERVE_URL=url)
-        with pytest.raises(ValueError, match=r"row 0 .* cannot have a verdict: .*there is no 'x'"):
+    with FakeService() as service:
+        config = composed(f"data.train_files=['{file}']", REWARD_SERVE_URL=service.url)
+        with pytest.raises(ValueError, match=r"row 0 .* cannot have a verdict: model: "):
             ProbingTaskRunner().run(config)
-        server.shutdown()
 
-    (asked,) = Refusal.asked.pop()["requests"]
+    (call,) = service.calls
+    (asked,) = call.body["requests"]
     assert (asked["reference"], asked["question"]) == (["18"], "9 + 9?")
-    assert not Refusal.asked
 
 
-def test_the_legacy_trainer_has_its_own_entry_point() -> None:
+def test_settings_under_which_the_judge_would_not_be_asked_are_refused() -> None:
+    """Verl composes ``custom_reward_function`` and ignores it."""
     with pytest.raises(ValueError, match=r"trainer\.use_v1=false"):
         main(composed("trainer.use_v1=false"))
-
-
-def test_a_reward_function_under_verls_old_name_is_refused() -> None:
-    """Verl composes ``custom_reward_function`` and ignores it: the judge would not be asked."""
     old = composed(
         "reward.custom_reward_function.path=null",
         "custom_reward_function.path=pkg://reward_serve_verl.llm_judge_remote",

@@ -7,8 +7,7 @@ and the policy, which is a table.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,15 +30,17 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.config import ActorConfig
 
-from clients.verl.tests.agent_loop import configured, worker_of
+from clients.verl.tests.agent_loop import worker_of
+from clients.verl.tests.reward_loop import configured
 from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
-from tests.fake_service import FakeService
+from tests.fake_service import dead_url
 
 RIGHT, WRONG, UNDECIDED = "So #### 18", "#### 17", "18 or 17, who knows?"
 FOUR = [RIGHT, WRONG, UNDECIDED, RIGHT]
 EIGHT = [RIGHT, UNDECIDED, WRONG, WRONG, RIGHT, UNDECIDED, WRONG, RIGHT]
+DECIDED = "DecidedRewardManager"
 REWARD = {RIGHT: 1.0, WRONG: 0.0}
 
 
@@ -63,16 +64,12 @@ def empty(queue: None) -> Iterator[None]:
 @pytest.fixture
 def rollout(tokenizer: Any) -> Callable[..., None]:
     """Rolls groups of responses out: each scored (by default no service is up) and queued."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    url = dead_url()
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
     async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
-        reward = RewardLoopWorker(
-            configured(**{"url": url, "tokenizer": str(tokenizer), **settings})
-        )
-        await worker_of(ids, reward).run(groups)
+        config = configured(url, tokenizer, manager=DECIDED, timeout_s=0.2, **settings)
+        await worker_of(ids, RewardLoopWorker(config)).run(groups)
 
     return lambda groups, **settings: asyncio.run(run(groups, settings))
 
@@ -129,18 +126,17 @@ def without(
     tokenizer: Any,
     mode: str,
     size: int,
-    reward: Mapping[str, float] = REWARD,
 ) -> torch.Tensor:
     """verl's gradient of the decided samples alone, as if no other had ever been sampled."""
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
-    decided = [(n, r) for n, group in enumerate(groups) for r in group if r in reward]
+    decided = [(n, r) for n, group in enumerate(groups) for r in group if r in REWARD]
     tokens = [torch.tensor(ids.encode(response)) for _, response in decided]
     responses = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
     mask = torch.zeros_like(responses)
     rewards = torch.zeros(responses.shape)
     for row, (_, response) in enumerate(decided):
         mask[row, : len(tokens[row])] = 1
-        rewards[row, len(tokens[row]) - 1] = reward[response]
+        rewards[row, len(tokens[row]) - 1] = REWARD[response]
     data = DataProto.from_dict(
         tensors={"token_level_rewards": rewards, "response_mask": mask},
         non_tensors={"uid": np.array([str(n) for n, _ in decided], dtype=object)},
@@ -157,19 +153,6 @@ def assert_same(got: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-5 * largest)
 
 
-@pytest.mark.parametrize("group", [FOUR, EIGHT], ids=["n4", "n8"])
-def test_gradients_are_those_of_a_step_without_the_undecided(
-    group: list[str], rollout: Any, tokenizer: Any
-) -> None:
-    whole = [WRONG, WRONG, RIGHT, WRONG] * (len(group) // 4)
-    rollout({"a": group, "b": whole})
-    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
-    assert len(batch) == sum(r in REWARD for r in [*group, *whole])
-    got = trained(batch, 2 * len(group), "token-mean")
-
-    assert_same(got, without([group, whole], tokenizer, "token-mean", 0))
-
-
 @pytest.mark.parametrize("mode", ["seq-mean-token-mean", "seq-mean-token-sum-norm"])
 def test_sequence_means_divide_by_the_samples_that_were_asked_for(
     mode: str, rollout: Any, tokenizer: Any
@@ -181,21 +164,17 @@ def test_sequence_means_divide_by_the_samples_that_were_asked_for(
     assert_same(got, without([FOUR], tokenizer, mode, 3) * 3 / 4)
 
 
-def test_a_group_trains_on_its_places_without_the_sample_that_has_none(
-    rollout: Any, tokenizer: Any
+@pytest.mark.parametrize("group", [FOUR, EIGHT], ids=["n4", "n8"])
+def test_gradients_are_those_of_a_step_without_the_undecided(
+    group: list[str], rollout: Any, tokenizer: Any
 ) -> None:
-    group = ["short", "   ", "a longer one", "the longest of all"]
-    places = {text: len(text) / len(group[3]) for text in group if text.strip()}
-    with FakeService() as service:
-        rollout({"a": group}, url=service.url, timeout_s=10, group_size=4)
-    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
-    rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["rm_scores"])
-    got = trained(batch, 4, "token-mean")
+    whole = [WRONG, WRONG, RIGHT, WRONG] * (len(group) // 4)
+    rollout({"a": group, "b": whole})
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
+    assert len(batch) == sum(r in REWARD for r in [*group, *whole])
+    got = trained(batch, 2 * len(group), "token-mean")
 
-    assert sorted(each.sum().item() for each in rows["rm_scores"]) == pytest.approx(
-        sorted(places.values())
-    )
-    assert_same(got, without([group], tokenizer, "token-mean", 0, places))
+    assert_same(got, without([group, whole], tokenizer, "token-mean", 0))
 
 
 def test_a_lone_survivor_is_not_trained_on(rollout: Any) -> None:
@@ -254,7 +233,8 @@ def test_in_asynchronous_training_the_synchronous_buffer_is_refused() -> None:
 def test_the_legacy_trainer_is_refused_unless_a_reward_is_named(
     on_failure: Any, refused: bool, tokenizer: Any
 ) -> None:
-    config = configured("http://x", str(tokenizer), use_v1=False, on_failure=on_failure)
+    legacy = {"manager": DECIDED, "use_v1": False, "on_failure": on_failure}
+    config = configured("http://x", tokenizer, **legacy)
     if not refused:
         RewardLoopWorker(config)
         return

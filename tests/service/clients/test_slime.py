@@ -71,7 +71,7 @@ def test_a_lone_survivor_is_masked() -> None:
     assert [s.remove_sample for s in step] == [True] * 4 + [False] * 4
 
 
-@pytest.mark.parametrize("label", [None, math.nan, "", []])
+@pytest.mark.parametrize("label", [None, math.nan, []])
 async def test_a_run_ends_where_its_first_sample_has_no_gold_answer(
     service: FakeService, monkeypatch: pytest.MonkeyPatch, label: Any
 ) -> None:
@@ -85,16 +85,7 @@ async def test_a_run_ends_where_its_first_sample_has_no_gold_answer(
     assert np.isnan(await score(None, unlabelled))  # later ones are left out
 
 
-async def test_undecided_is_nan_for_slime(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REWARD_SERVE_URL", service.url)
-
-    assert await score(None, Sample(0, 0.0, response="#### 18")) == 1.0
-    assert np.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))
-
-
-async def test_several_samples_at_once_have_a_score_each(
+async def test_one_sample_or_several_have_a_score_each_and_undecided_is_nan(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
@@ -102,3 +93,4 @@ async def test_several_samples_at_once_have_a_score_each(
 
     assert await score(None, [right, wrong]) == [1.0, 0.0]
     assert await score(None, []) == []
+    assert np.isnan(await score(None, Sample(0, 0.0, response="18 or 17, who knows?")))

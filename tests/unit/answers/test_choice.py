@@ -16,36 +16,26 @@ D) None of the above"""
 @pytest.mark.parametrize(
     "response",
     [
-        *(
-            "B",
-            "(B)",
-            "B.",
-            "**B**",
-            "Answer: B",
-            "The answer is B.",
-            "The correct option is (B).",
-            "B) Paris",
-        ),
-        *(
-            "\\boxed{B}",
-            "\\boxed{\\text{B}}",
-            "\\boxed{(\\text{B})}",
-            "\\boxed{\\textbf{(B) Paris}}",
-        ),
-        *(
-            "<answer>B</answer>",
-            "#### B",
-            "The answer is option B.",
-            "Paris",
-            "\\boxed{\\text{Paris}}",
-        ),
-        *(
-            "The answer is Paris.",
-            "The answer is (B) Paris.",
-            "The answer is (B): Paris",
-            "I choose B.",
-        ),
-        *("Option B is correct.", "A is in Italy. So the answer is B.", "<think>A?</think>\nB"),
+        "B",
+        "(B)",
+        "**B**",
+        "Answer: B",
+        "The answer is B.",
+        "The correct option is (B).",
+        "B) Paris",
+        "\\boxed{B}",
+        "\\boxed{(\\text{B})}",
+        "\\boxed{\\textbf{(B) Paris}}",
+        "<answer>B</answer>",
+        "#### B",
+        "Paris",
+        "\\boxed{\\text{Paris}}",
+        "The answer is Paris.",
+        "The answer is (B): Paris",
+        "I choose B.",
+        "Option B is correct.",
+        "A is in Italy. So the answer is B.",
+        "<think>A?</think>\nB",
         "Rome is in Italy, so it is not A.\nThe answer is **B**",
     ],
 )
@@ -79,32 +69,25 @@ def test_wrong(response: str, rule: str) -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        *(
-            "The answer is not B.",
-            "It is not B",
-            "The answer is B. No, wait: C",
-            "The answer is B\nC",
-            "\\boxed{B",
-        ),
-        *(
-            "The answer is A.\nThe answer is B.",
-            "If it rains, the answer is B.",
-            "Either A or B or neither",
-            "B?",
-        ),
-        *(
-            "It could be B, or C",
-            "I think B and C are both fine",
-            "The answer is B, but C fits too",
-        ),
-        "The answer is B.\n\nQuestion: What is the capital of Italy?\nAnswer: A",
+        "The answer is not B.",
+        "The answer is B. No, wait: C",
+        "The answer is B\nC",
+        "\\boxed{B",
+        "The answer is A.\nThe answer is B.",
+        "If it rains, the answer is B.",
+        "Either A or B or neither",
+        "B?",
+        "I think B and C are both fine",
+        "The answer is B, but C fits too",
     ],
 )
 def test_a_denied_or_later_letter_is_undecided(response: str, reference: str) -> None:
-    if response.endswith("Answer: A"):
-        assert grade_choice(response, "A", QUESTION).outcome == "wrong"  # the run-on is cut
-    else:
-        assert grade_choice(response, reference, QUESTION).outcome == "abstain"
+    assert grade_choice(response, reference, QUESTION).outcome == "abstain"
+
+
+def test_what_follows_another_question_is_no_answer() -> None:
+    response = "The answer is B.\n\nQuestion: What is the capital of Italy?\nAnswer: A"
+    assert grade_choice(response, "A", QUESTION).outcome == "wrong"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from reward_serve.client.rows import RefusedRowError
@@ -17,68 +16,60 @@ from reward_serve_trl import judge_components, judge_reward, judge_rewards
 from tests.fake_service import FakeService, Reply, dead_url
 
 
-def test_trl_awaits_it_and_knows_its_name() -> None:
-    reward = judge_reward(url="http://127.0.0.1:1", name="judge")
+async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:
+    """What reward functions say of a batch, called as TRL calls them."""
+    shared = {"prompts": ["p"] * len(completions), "completions": completions, **columns}
+    return await asyncio.gather(*(reward(**shared) for reward in rewards))
 
+
+async def test_completions_and_the_assistants_last_turns_are_scored_in_order(
+    service: FakeService,
+) -> None:
+    reward = judge_reward(url=service.url, name="judge")
     assert inspect.iscoroutinefunction(reward.__call__)  # as TRL asks of a callable object
     assert reward.__name__ == "judge"
-
-
-async def test_plain_completions_are_scored_in_order(service: FakeService) -> None:
-    reward = judge_reward(url=service.url)
-    scores = await reward(
-        prompts=["p"] * 3, completions=["#### 18", "#### 17", "#### 19"], answer=["18", "18", "19"]
-    )
-
-    assert scores == [1.0, 0.0, 1.0]
-
-
-async def test_the_assistants_last_turn_is_scored(service: FakeService) -> None:
     turns = [
         {"role": "assistant", "content": "#### 17"},
         {"role": "user", "content": "#### 17"},
         {"role": "assistant", "content": "#### 18"},
     ]
-    reward = judge_reward(url=service.url, reference="gold")
+    completions: list[Any] = ["#### 18", "#### 17", "#### 19", turns]
 
-    assert await reward(prompts=[[]], completions=[turns], gold=["18"]) == [1.0]
+    assert await called([reward], completions, answer=["18", "18", "19", "18"]) == [
+        [1.0, 0.0, 1.0, 1.0]
+    ]
 
 
 async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeService) -> None:
     logged: dict[str, float] = {}
-    reward = judge_reward(url=service.url)
-    scores = await reward(
-        prompts=["p"] * 2,
-        completions=["18 or 17?", "#### 18"],
-        answer=["18", "18"],
-        log_metric=logged.__setitem__,
-    )
+    columns = {"answer": ["18", "18"], "log_metric": logged.__setitem__}
+    found = await called([judge_reward(url=service.url)], ["18 or 17?", "#### 18"], **columns)
 
-    assert scores == [None, 1.0]
+    assert found == [[None, 1.0]]
     assert logged == {"judge/ok": 0.5, "judge/fallback": 0.0}
 
 
-async def test_fallbacks_of_a_dead_service_are_counted() -> None:
+@pytest.mark.parametrize(("on_failure", "score"), [("rule", 1.0), ("none", None)])
+async def test_a_dead_service_raises_nothing_and_fallbacks_are_counted(
+    on_failure: str, score: float | None
+) -> None:
     logged: dict[str, float] = {}
-    url = dead_url()
-    reward = judge_reward(url=url, timeout_s=1, max_attempts=1, on_failure="rule")
-    scores = await reward(
-        prompts=["p"], completions=["#### 18"], answer=["18"], log_metric=logged.__setitem__
-    )
+    settings: dict[str, Any] = {"timeout_s": 1, "max_attempts": 1}
+    reward = judge_reward(url=dead_url(), on_failure=on_failure, **settings)
+    found = await called([reward], ["#### 18"], answer=["18"], log_metric=logged.__setitem__)
 
-    assert scores == [1.0]
-    assert logged == {"judge/ok": 0.0, "judge/fallback": 1.0}
+    assert found == [[score]]
+    assert logged == {"judge/ok": 0.0, "judge/fallback": score or 0.0}
 
 
 async def test_functions_of_one_request_work_in_another_process(service: FakeService) -> None:
     rewards = judge_rewards(url=service.url, name="judge")
-    columns: dict[str, Any] = {"prompts": ["p"], "answer": ["18"], "completion_ids": [[1, 2]]}
-    await rewards[0](completions=["#### 18"], **columns)
+    columns: dict[str, Any] = {"answer": ["18"], "completion_ids": [[1, 2]]}
+    await called(rewards, ["#### 18"], **columns)
     copies = pickle.loads(pickle.dumps(rewards))
     assert [each.__name__ for each in copies] == ["judge", "rule_agreement", "length"]
-    sent, completions = len(service.calls), ["#### 18"]
-    scores = [await copy(completions=completions, **columns) for copy in copies]
-    assert scores == [[1.0], [1.0], [2.0]]
+    sent = len(service.calls)
+    assert await called(copies, ["#### 18"], **columns) == [[1.0], [1.0], [2.0]]
     assert len(service.calls) == sent + 1
 
 
@@ -88,8 +79,8 @@ async def test_a_trainer_that_counts_none_as_zero_is_refused(service: FakeServic
 
     trainer = type("Mine", (GRPOWithReplayBufferTrainer,), {})()
     with pytest.raises(TypeError, match="counts a reward of None as 0"):
-        await judge_reward(url=service.url)(
-            prompts=["p"], completions=["18"], answer=["18"], log_metric=trainer._log_metric
+        await called(
+            [judge_reward(url=service.url)], ["18"], answer=["18"], log_metric=trainer._log_metric
         )
     assert not service.calls
 
@@ -103,25 +94,17 @@ def test_a_wrong_setting_is_refused_when_the_function_is_made(
         make(url="http://127.0.0.1:1", **settings)
 
 
-@pytest.mark.parametrize("gold", [None, math.nan, "", " ", [], [None], np.float64("nan")])
+@pytest.mark.parametrize("gold", [None, math.nan, " ", [None]])
 async def test_a_run_ends_where_its_first_samples_have_no_gold_answer(
     service: FakeService, gold: Any
 ) -> None:
     reward = judge_reward(url=service.url)
     with pytest.raises(RefusedRowError, match=r"2 of the run's first 2 samples.*reference: is mis"):
-        await reward(prompts=["p"] * 2, completions=["#### 18"] * 2, answer=[gold] * 2)
+        await called([reward], ["#### 18"] * 2, answer=[gold] * 2)
 
     assert [r.keys() & {"reference"} for r in service.calls[0].body["requests"]] == [set()] * 2
-
-
-async def test_later_samples_without_a_gold_answer_are_left_out(service: FakeService) -> None:
-    reward = judge_reward(url=service.url)
-
-    async def rewards(*golds: Any) -> list[float | None]:
-        return await reward(prompts=["p"] * 2, completions=["#### 18"] * 2, answer=golds)
-
-    assert await rewards("18", None) == [1.0, None]
-    assert await rewards(None, math.nan) == [None, None]
+    assert await called([reward], ["#### 18"] * 2, answer=["18", gold]) == [[1.0, None]]
+    assert await called([reward], ["#### 18"] * 2, answer=[gold] * 2) == [[None, None]]
 
 
 async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeService) -> None:
@@ -133,65 +116,37 @@ async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeS
     assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s", "id"}
 
 
-async def test_a_dead_service_gives_none_and_no_exception() -> None:
-    reward = judge_reward(url=dead_url(), timeout_s=1, max_attempts=1)
-
-    assert await reward(prompts=["p"], completions=["#### 18"], answer=["18"]) == [None]
-
-
 async def test_a_missing_column_is_named() -> None:
     trls: dict[str, Any] = dict.fromkeys(["completion_ids", "trainer_state", "log_metric"])
     with pytest.raises(KeyError, match=r"no column 'answer'; its columns .*: \['solution'\]; pass"):
-        await judge_reward(url="http://x")(prompts=["p"], completions=["1"], solution=["1"], **trls)
-
-
-async def test_a_missing_column_of_rubrics_is_named() -> None:
-    reward = judge_reward(url="http://x", rubric="criteria")
+        await called([judge_reward(url="http://x")], ["1"], solution=["1"], **trls)
     with pytest.raises(KeyError, match=r"no column 'criteria'.*judge_reward\(rubric=\.\.\.\)"):
-        await reward(prompts=["p"], completions=["1"], answer=["1"])
-
-
-async def test_a_rule_neither_agrees_nor_differs_where_a_reference_is_unusable(
-    service: FakeService,
-) -> None:
-    rewards = judge_rewards(url=service.url, on_failure=0.0)
-    found = await called(
-        rewards, ["#### 18"] * 2, answer=["18", "####"], completion_ids=[[1], [1, 2]]
-    )
-    assert found == [[1.0, 0.0], [1.0, None], [1.0, 2.0]]
-
-
-async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:
-    """What reward functions say of a batch, called as TRL calls them."""
-    shared = {"prompts": ["p"] * len(completions), "completions": completions, **columns}
-    return await asyncio.gather(*(reward(**shared) for reward in rewards))
+        await called([judge_reward(url="http://x", rubric="criteria")], ["1"], answer=["1"])
 
 
 async def test_several_rewards_come_of_one_call(service: FakeService) -> None:
     rewards = judge_rewards(url=service.url, name="judge")
     completions = ["#### 18", "#### 17", "18 or 17?"]
     columns = {"answer": ["18"] * 3, "completion_ids": [[1] * 3, [1] * 4, [1] * 5]}
-    returned = await called(rewards, completions, **columns)
 
-    assert [reward.__name__ for reward in rewards] == ["judge", "rule_agreement", "length"]
-    assert returned == [[1.0, 0.0, None], [1.0, 1.0, None], [3.0, 4.0, None]]
+    assert await called(rewards, completions, **columns) == [
+        [1.0, 0.0, None],
+        [1.0, 1.0, None],
+        [3.0, 4.0, None],
+    ]
     assert len(service.calls) == 1
     await called(rewards, list(completions), **columns)
     assert len(service.calls) == 2
 
 
 async def test_a_judge_that_the_rule_contradicts_is_seen(service: FakeService) -> None:
-    def all_right(call: Any) -> None:
-        right = {"status": "ok", "score": 1.0, "source": "judge"}
-        service.replies["/v1/score/batch"] = Reply({"results": [right] * 3})
+    right = {"status": "ok", "score": 1.0, "source": "judge"}
+    service.replies["/v1/score/batch"] = Reply({"results": [right] * 4})
+    columns = {"answer": ["18", "18", "18", "####"], "completion_ids": [[1]] * 4}
+    rewards = judge_rewards(url=service.url)
+    found = await called(rewards, ["#### 18", "#### 17", "18?", "#### 18"], **columns)
 
-    service.before_reply = all_right
-    columns = {"answer": ["18"] * 3, "completion_ids": [[1]] * 3}
-    returned = await called(
-        judge_rewards(url=service.url), ["#### 18", "#### 17", "18?"], **columns
-    )
-
-    assert returned[1] == [1.0, 0.0, None]
+    assert found[1] == [1.0, 0.0, None, None]  # the last reference is unusable
 
 
 async def test_trls_table_has_what_was_judged_and_the_file_the_step(
@@ -199,14 +154,10 @@ async def test_trls_table_has_what_was_judged_and_the_file_the_step(
 ) -> None:
     table: dict[str, list[Any]] = {}
     file = tmp_path / "samples.jsonl"
+    columns: dict[str, Any] = {"log_extra": table.__setitem__, "answer": ["18", "18"]}
+    columns["trainer_state"] = SimpleNamespace(global_step=4)
     reward = judge_reward(url=service.url, samples=str(file), samples_every=1)
-    await reward(
-        prompts=["p"] * 2,
-        completions=["18 or 17?", "#### 18"],
-        answer=["18", "18"],
-        log_extra=table.__setitem__,
-        trainer_state=SimpleNamespace(global_step=4),
-    )
+    await called([reward], ["18 or 17?", "#### 18"], **columns)
 
     assert table["judge_status"] == ["unparseable", "ok"]
     assert table["judge_source"] == [None, "rule"]
@@ -225,24 +176,17 @@ async def test_each_component_is_a_column_with_none_where_it_is_absent(
             for name, score in scores.items()
         }
         failed = None in scores.values()
-        return {
-            "status": "error" if failed else "ok",
-            "score": None if failed else 0.5,
-            "components": parts,
-        }
+        whole = {"status": "error", "score": None} if failed else {"status": "ok", "score": 0.5}
+        return {**whole, "components": parts}
 
-    def parts(call: Any) -> None:
-        results = [result(true=1.0, brief=0.0), result(true=0.0, brief=None), result(own=1.0)]
-        service.replies["/v1/score/batch"] = Reply({"results": results})
-
-    service.before_reply = parts
+    results = [result(true=1.0, brief=0.0), result(true=0.0, brief=None), result(own=1.0)]
+    service.replies["/v1/score/batch"] = Reply({"results": results})
     rewards = judge_components("true", "brief", rubric="rubric", url=service.url, max_attempts=1)
     criteria = [{"name": "true", "text": "It is true.", "weight": None}]
-    columns = {"rubric": [criteria, "style", None]}
-    returned = await called(rewards, ["a", "b", "c"], **columns)
+    found = await called(rewards, ["a", "b", "c"], rubric=[criteria, "style", None])
 
     assert [reward.__name__ for reward in rewards] == ["true", "brief"]
-    assert returned == [[1.0, 0.0, None], [0.0, None, None]]
+    assert found == [[1.0, 0.0, None], [0.0, None, None]]
     assert len(service.calls) == 1
     asked = [one.get("rubric") for one in service.calls[0].body["requests"]]
     assert asked == [[{"name": "true", "text": "It is true."}], "style", None]
@@ -252,23 +196,18 @@ async def test_the_completions_of_a_prompt_are_judged_against_each_other(
     service: FakeService,
 ) -> None:
     reward = judge_reward(url=service.url, reference=None, group_size=2)
+    turns = [{"role": "user", "content": "P?"}]
     scores = await reward(
-        prompts=["p", "p", "q", "q"],
-        completions=["a", "aa", "bbb", ""],
-        question=["P?", "P?", None, None],
+        prompts=["p", "p", "q", "q", turns, turns],
+        completions=["a", "aa", "bbb", "", "a", "aa"],
+        question=["P?", "P?", None, None, None, None],
     )
 
-    assert scores == [0.5, 1.0, 1.0, None]
+    assert scores == [0.5, 1.0, 1.0, None, 0.5, 1.0]
     bodies = [call.body for call in service.calls if call.path == "/v1/score/group"]
-    asked = {body["question"]: body["responses"] for body in bodies}
-    assert asked == {"P?": ["a", "aa"], "q": ["bbb", ""]}
-
-
-async def test_a_conversation_is_the_prompt_of_a_group(service: FakeService) -> None:
-    reward = judge_reward(url=service.url, reference=None, group_size=2)
-    turns = [{"role": "user", "content": "P?"}]
-    assert await reward(prompts=[turns] * 2, completions=["a", "aa"]) == [0.5, 1.0]
-    assert service.calls[0].body["messages"] == turns
+    asked = {body.get("question"): body["responses"] for body in bodies}
+    assert asked == {"P?": ["a", "aa"], "q": ["bbb", ""], None: ["a", "aa"]}
+    assert [body["messages"] for body in bodies if "messages" in body] == [turns]
 
 
 async def test_a_prompt_that_no_group_can_have_is_refused_by_its_field(

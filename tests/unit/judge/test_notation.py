@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from random import Random
 
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from reward_serve_judge.canonical import canonical
 from reward_serve_judge.notation import plain_formulas
+from reward_serve_judge.stated import stated
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,11 @@ from reward_serve_judge.notation import plain_formulas
     [
         (r"\(\dfrac{x^{2}}{3} + \sqrt{6}\)", "sqrt(6)+x^2/3"),
         ("7*x**4 + 2", "7x^4+2"),
-        ("2 + 7x⁴", "7x^4+2"),
         (r"$5 \cdot x^{10}$", "5x^10"),
         (r"\frac{1}{2}x", "x/2"),
-        (r"\frac{11}{2}x", "11x/2"),
         (r"3\tfrac{1}{2}\,\text{m}", "3 1/2 m"),
         ("(8t + 7)/2", "4t+7/2"),
         (r"-\frac{3x^{2} - 8x}{2}", "-3x^2/2+4x"),
-        ("√6", "sqrt(6)"),
         (r"\sqrt[3]{5}", "cbrt(5)"),
         ("2π", "2pi"),
         (r"\ln(2x)", "ln(2x)"),
@@ -34,15 +31,12 @@ from reward_serve_judge.notation import plain_formulas
         ("x ≤ -1/2", "(-inf, -1/2]"),
         (r"x \in [-6,\infty)", "[-6, inf)"),
         (r"\left(3,-4\right)", "(3, -4)"),
-        ("(205,206)", "(205, 206)"),
         (r"\{3,-4,1/2\}", "{-4, 1/2, 3}"),
         ('["z","x"]', "[z, x]"),
         ("22,-7,-16", "22, -7, -16"),
-        ("3,5/2", "3, 5/2"),
         ("x = 18 and y = -9", "(18, -9)"),
         ("x = 2, x = -1", "{-1, 2}"),
         (r"\mathbf{\{1,\text{Co}\}}", "{1, Co}"),
-        (r"\boxed{\text{east}}", r"\boxed{east}"),
     ],
 )
 def test_a_formula_is_shown_in_one_notation(written: str, shown: str) -> None:
@@ -101,6 +95,21 @@ def test_a_sum_with_another_coefficient_is_shown_differently(
     assert shown[0] != shown[1]
 
 
+@pytest.mark.timeout(60)  # it takes a second; what is quadratic takes minutes
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "(", "1,", "$a", "a+b", "(a,", r"\sqrt{", "x=1,", "x<", "(1+", "x^", "(((a+b)/2", "one ",
+        "1/", "minus 1 ", "a hundred and ", "9", "½", r"\frac{1}{2}", "$", "1.", "e1", "answer: ",
+        "so 1", "**a", "\n", "> ", "answer:\n|-", "Ans. ", "|", " ", "\n so 1 ",
+    ],
+)  # fmt: skip
+def test_the_time_is_proportional_to_the_length(piece: str) -> None:
+    text = piece * (2**16 // len(piece))
+    canonical(text)
+    stated(text)
+
+
 @given(st.lists(st.fractions(-9, 9, max_denominator=9), min_size=2, max_size=5), st.booleans())
 def test_a_list_is_shown_alike_with_fractions_and_decimals(
     values: list[Fraction], spaced: bool
@@ -118,12 +127,3 @@ def test_a_list_is_shown_alike_with_fractions_and_decimals(
 @given(st.text(st.sampled_from(r"\{}()[]$,.*^+-=<>/x1 a"), max_size=60))
 def test_any_text_is_shown_without_signs_of_our_own(text: str) -> None:
     assert canonical(text).isprintable()
-
-
-@pytest.mark.parametrize(
-    "piece", ["(", "1,", "$a", "a+b", "(a,", r"\sqrt{", "x=1,", "x<", "(1+", "x^", "(((a+b)/2"]
-)
-def test_the_time_is_proportional_to_the_length(piece: str) -> None:
-    start = time.process_time()
-    plain_formulas(piece * (2**16 // len(piece)))
-    assert time.process_time() - start < 5

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.templates import load_template
-from reward_serve_judge.training.prompts import STOP, Prompts, common
+from reward_serve_judge.training.prompts import STOP, Prompts
 from reward_serve_judge.training.responses import Example
 from reward_serve_judge.weights import prepare_bundled
 
@@ -42,17 +42,6 @@ def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
     assert tokenizer.decode(prompts.label_ids[prompt.label]) == str(int(correct))
 
 
-def test_digits_have_tokens_of_their_own(prompts: Prompts, tokenizer: Any) -> None:
-    assert [tokenizer.decode([token]) for token in prompts.digits.values()] == list(prompts.digits)
-    assert len(set(prompts.digits.values())) == len(prompts.digits)
-
-
-def test_a_reference_in_words_is_read_if_it_is_short(prompts: Prompts, tokenizer: Any) -> None:
-    answer = prompts.of(Example("It is f(x).", "f(x)", True, "")).answer
-    assert tokenizer.decode(answer[:-1]) == "f(x)" and answer[-1] == STOP
-    assert prompts.of(Example("Long.", "river " * 20, True, "")).answer == []
-
-
 def test_a_forged_reference_is_not_taken_for_the_references_place(
     prompts: Prompts, tokenizer: Any
 ) -> None:
@@ -66,9 +55,3 @@ def test_every_prompt_begins_with_the_static_tokens(prompts: Prompts, tokenizer:
         prompt = prompts.of(Example(response, "-2.5%", False, ""))
         assert prompt.ids[: len(prompts.static)] == prompts.static
     assert tokenizer.decode(prompts.static).endswith("<response>\n")
-
-
-def test_what_rows_have_in_common() -> None:
-    assert common([[1, 2, 3], [1, 2, 4], [1, 2]]) == 2
-    assert common([[1, 2]]) == 2
-    assert common([[], [1]]) == 0

@@ -1,0 +1,216 @@
+"""The answers of training rows: every notation has the answer's value, no near miss has."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from fractions import Fraction
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+import typer
+from sympy import Expr, simplify, sympify  # type: ignore[import-untyped]
+from sympy.parsing.sympy_parser import (  # type: ignore[import-untyped]
+    implicit_multiplication,
+    parse_expr,
+    standard_transformations,
+)
+
+from reward_serve_answers.values import parse_number
+from reward_serve_judge.training.answers.base import Answer, near_miss
+from reward_serve_judge.training.answers.formulas import Formula
+from reward_serve_judge.training.answers.intervals import Interval, Union
+from reward_serve_judge.training.answers.kinds import drawn
+from reward_serve_judge.training.answers.measures import Day, Quantity, Time
+from reward_serve_judge.training.answers.numbers import Number, invented, numbers_in, parse
+from reward_serve_judge.training.answers.numerals import spelled
+from reward_serve_judge.training.answers.sequences import Ordered, Unordered
+from reward_serve_judge.training.answers.tasks import HELD_OUT, TRAINED, Task, read_tasks
+from reward_serve_judge.training.answers.words import Choice, Symbol, Verdict, Words
+from reward_serve_judge.training.sums import sum_of
+
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+def test_a_near_miss_is_another_answer_of_the_same_kind() -> None:
+    for seed in range(200):
+        rng = Random(seed)
+        answer = drawn(rng)
+        miss = near_miss(answer, rng)
+        assert miss != answer and miss.kind == answer.kind
+        assert miss.reference(Random(0)) != answer.reference(Random(0))
+        for tex in (False, True):
+            assert answer.written(rng, tex=tex).strip()
+
+
+def value_of(text: str) -> Expr:
+    text = re.sub(r"([a-z0-9)])([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda m: m[1] + "**" + m[2], text)
+    text = re.sub(r"√(\d+)", r"sqrt(\1)", text.translate(SUPERSCRIPTS))
+    text = re.sub(r"e\^\(?(\d*)x\)?", r"exp(\1 x)", re.sub(r"^[a-zA-Z(]+\) ?= ?|^y = ", "", text))
+    text = text.replace("^", "**").replace("π", "pi").replace("i", "I").replace("pI", "pi")
+    text = text.replace("sIn", "sin")
+    text = re.sub(r"(?<![a-z])([a-z])(?=\()", r"\1*", text)
+    return parse_expr(text, transformations=(*standard_transformations, implicit_multiplication))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_notation_of_a_formula_has_its_value_and_a_near_miss_has_not(seed: int) -> None:
+    rng = Random(seed)
+    formula = Formula.invented(rng)
+    miss = near_miss(formula, rng)
+    value = value_of(formula.written(rng))
+    for _ in range(4):
+        text = formula.written(rng)
+        assert simplify(value_of(text) - value) == 0, text
+    assert simplify(value_of(miss.written(rng)) - value) != 0
+
+
+def test_every_notation_of_a_number_has_its_value_where_the_rules_read_it() -> None:
+    for seed in range(300):
+        rng = Random(seed)
+        value = invented(rng)
+        assert near_miss(value, rng) != value
+        for text in (value.written(rng), value.written(rng, tex=True), value.reference(rng)):
+            number = parse_number(text)
+            if number is not None:
+                assert (number.value, number.percent) == (value.number, value.percent), text
+
+
+def test_a_time_is_the_same_in_every_notation() -> None:
+    for seed in range(40):
+        rng = Random(seed)
+        time = Time.invented(rng)
+        for _ in range(8):
+            text = time.written(rng).upper().replace(".", "").replace(" ", "")
+            form = "%H:%M" if text[-1] != "M" else "%I:%M%p" if ":" in text else "%I%p"
+            if "CLOCK" not in text:
+                read = datetime.strptime(text, form)
+                assert read.hour * 60 + read.minute == time.minutes, text
+
+
+def references(answer: Answer) -> set[str]:
+    return {answer.reference(Random(seed)) for seed in range(40)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Interval.invented, lambda i: Interval(i.low, i.high, (not i.closed[0], i.closed[1]))),
+        (Union.invented, lambda u: near_miss(u, Random(0))),
+        (Ordered.pair, lambda t: Ordered((t.elements[0] + 1, *t.elements[1:]))),
+        (Unordered.invented, lambda s: Unordered(frozenset(list(s.elements)[1:]))),
+        (Quantity.invented, lambda q: Quantity(q.number, q.group, q.unit - 1)),
+        (Day.invented, lambda d: near_miss(d, Random(0))),
+        (Choice.invented, lambda c: near_miss(c, Random(0))),
+        (Verdict.invented, lambda v: near_miss(v, Random(0))),
+        (Words.several, lambda w: near_miss(w, Random(0))),
+        (Symbol.invented, lambda s: near_miss(s, Random(0))),
+    ],
+)
+def test_two_answers_share_no_reference(
+    one: Callable[[Random], Answer], other: Callable[[Answer], Answer]
+) -> None:
+    for seed in range(30):
+        answer = one(Random(seed))
+        if isinstance(answer, Interval) and answer.low is None:
+            continue
+        assert not references(answer) & references(other(answer))
+
+
+def test_case_and_primes_matter_for_symbols_but_not_for_words() -> None:
+    misses = {near_miss(Symbol("f'"), Random(seed)) for seed in range(50)}
+    assert Symbol("f") in misses and Symbol("F'") in misses
+    said = {Words("river").written(Random(seed)) for seed in range(200)}
+    assert {"River", "RIVER", "river"} <= said
+    assert all(near_miss(Words("river"), Random(n)).text.lower() != "river" for n in range(50))
+
+
+def test_a_gold_answer_and_the_numbers_of_working_are_read() -> None:
+    assert parse(" 1,800 ") == Number(Fraction(1800))
+    assert parse("$2.50") == Number(Fraction(5, 2))
+    assert parse("15%") == Number(Fraction(15), percent=True)
+    with pytest.raises(ValueError, match="eighteen"):
+        parse("eighteen")
+    found = numbers_in("She pays $1,200.50 for 3 of 40, so 1200.50 / 3.")
+    assert [str(value.number) for value in found] == ["2401/2", "3", "40", "2401/2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("number", "language", "words"),
+    [
+        (Fraction(125), "en", "one hundred and twenty-five"),
+        (Fraction(5, 2), "en", "two and a half"),
+        (Fraction(3, 4), "en", "three quarters"),
+        (Fraction(10**12), "en", None),
+        (Fraction(18), "de", "achtzehn"),
+        (Fraction(18), "zh", None),
+    ],
+)
+def test_a_number_in_words(number: Fraction, language: str, words: str | None) -> None:
+    assert spelled(number, language) == words
+
+
+def test_a_sum_is_worth_the_value() -> None:
+    signs = {
+        "plus|and another": "+",
+        "minus|less|−": "-",
+        r"\\times|times|×|(?<= )x(?= )": "*",
+        "divided by|÷": "/",
+    }
+    for whole in (2, 3, 7, 15, 60, 997, 4_096, 999_999):
+        for seed in range(60):
+            text = sum_of(Number(Fraction(whole)), Random(seed))
+            assert text
+            for words, sign in signs.items():
+                text = re.sub(words, sign, text)
+            assert sympify(text) == whole
+    for other in (Number(Fraction(1)), Number(Fraction(5, 2)), Number(Fraction(15), True)):
+        assert sum_of(other, Random(0)) is None
+
+
+class FakeTask:
+    """A task of reasoning-gym whose oracle ignores case and white space, and fails on "?"."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self.answers = answers
+
+    def __getitem__(self, at: int) -> dict[str, str]:
+        return {"answer": self.answers[at % len(self.answers)]}
+
+    def score_answer(self, answer: str, entry: dict[str, str]) -> float:
+        if "?" in answer:
+            raise ValueError(answer)
+        same = answer.lower().replace(" ", "") == entry["answer"].lower().replace(" ", "")
+        return 1.0 if same else 0.6 if answer.startswith("almost") else 0.0
+
+
+def test_a_tasks_oracle_decides_what_is_a_miss_and_what_a_notation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = ["[red, blue]", "[green, blue]", "almost", "what?", "x" * 90]
+    fake = SimpleNamespace(create_dataset=lambda name, size, seed: FakeTask(answers))
+    monkeypatch.setitem(sys.modules, "reasoning_gym", fake)
+    made: list[Task] = read_tasks(["colours"], 5, seed=0)
+
+    task = next(task for task in made if task.text == "[red, blue]")
+    assert "[blue, red]" in task.misses
+    assert not {"almost", "what?", task.text} & set(task.misses)
+    assert {"[red,blue]", "[RED, BLUE]"} <= set(task.equals)
+    for task in made:
+        miss = near_miss(task, Random(0))
+        assert len({task.text, miss.text, near_miss(task, Random(1), but=[miss]).text}) == 3
+        assert len(task.text) < 90, "long answers are left out"
+
+
+def test_tasks_need_their_package_and_a_third_of_them_is_held_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    with pytest.raises(typer.BadParameter, match="pip install reasoning-gym"):
+        read_tasks(["bf"], 1, seed=0)
+    held_out = {name for names in HELD_OUT.values() for name in names}
+    assert not held_out & set(TRAINED)
+    assert len(held_out) / (len(held_out) + len(TRAINED)) > 0.33

