@@ -76,7 +76,7 @@ def test_a_failure_is_a_typed_result(service: FakeService, status: Status) -> No
         {"response": "\ud800"},
         {"response": float("nan")},
         {"timeout_s": float("inf")},
-        {"metadata": {"a": object()}},
+        {"metadata": {"a": 1j}},
     ],
     ids=str,
 )
