@@ -77,5 +77,5 @@ def test_requests_are_counted_where_prometheus_scrapes(rule_url: str) -> None:
     expected = {"ok": before.get("ok", 0) + 20, "invalid": before.get("invalid", 0) + 1}
     wait_for("the exporter", lambda: counts().items() >= expected.items(), 40)
     text = httpx.get(exporter, timeout=10).text
-    for name in ("latency_seconds_bucket", "queue_seconds_sum", "model_seconds_count", "items"):
+    for name in ("latency_seconds_bucket", "queue_seconds_sum", "items"):
         assert f"ray_reward_serve_{name}{{" in text
