@@ -212,18 +212,6 @@ async def test_a_batch_is_cancelled_when_nobody_waits_for_it_and_not_before() ->
     assert batch.decided.cancelled()
 
 
-@in_virtual_time
-async def test_callers_who_left_before_it_was_sent_are_not_asked_for() -> None:
-    callers = Callers()
-    callers.submit(1)
-    await settle()
-    callers.submit(2)
-    callers.withdraw(1)
-    await callers.do(("wait", 0))
-    assert callers.sent == [[0], [2]]
-    await callers.close()
-
-
 def test_a_loop_that_was_closed_meanwhile_is_no_fault() -> None:
     closed = asyncio.new_event_loop()
     ticket, other = Ticket({}, closed), Ticket({})

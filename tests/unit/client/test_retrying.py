@@ -147,18 +147,6 @@ async def test_a_batch_too_large_together_is_split_within_its_deadline() -> None
 
 
 @in_virtual_time
-async def test_a_request_that_makes_a_batch_unreadable_is_refused_alone() -> None:
-    class Reading(Scripted):
-        async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-            if any(each["id"] == "odd" for each in requests):
-                raise ServiceUnavailableError("body: is not readable", status_code=422)
-            return await super().ascore_batch(requests)
-
-    results, _ = await ask(Reading(), bodies("a", "b", "odd", "c"))
-    assert results == [("a", "ok"), ("b", "ok"), ("odd", "invalid"), ("c", "ok")]
-
-
-@in_virtual_time
 async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
