@@ -25,9 +25,7 @@ from deployments.local import APP, ROOT, console, deployed, free_port
 from loadtests.bench.common import NO_CACHE, PromptRenderer, Request, chunks, marked, spread, timed
 from loadtests.bench.cpu import cpu_seconds, spent
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate
 from reward_serve.schema import Status

@@ -27,7 +27,7 @@ from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
 from loadtests.bench.prefix_cache import PrefixReplica
 from reward_serve.client import Client
-from reward_serve.client.handle import HandleTransport
+from reward_serve.client.transport import HandleTransport
 from reward_serve.routing.placement import Placement, Share, group_key
 from reward_serve.schema import ScoreResult, Status
 

@@ -13,9 +13,7 @@ from deployments.local import APP, free_port, serve_run, wait_until_ready
 from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
 from reward_serve.config.app import ServerConfig
 
 _POLL_S = 0.1

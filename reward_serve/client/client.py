@@ -10,30 +10,20 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
-from reward_serve.client.handle import DEFAULT_APP, HandleTransport
 from reward_serve.client.outcomes import FAILURES, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import (
-    Batch,
-    Coalescer,
-    Endpoint,
-    Outcome,
-    Result,
-    Ticket,
-    failed_group,
-    failed_score,
-    hand_out,
-)
+from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Outcome, Ticket, hand_out
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import (
+    DEFAULT_APP,
+    HandleTransport,
+    HttpTransport,
     NotConnectedError,
     Request,
     ServiceTransport,
     as_dict,
-    on_own_loop,
     own_loop,
-    refuse_to_block,
     run,
 )
 from reward_serve.explanation import Explanation
@@ -45,11 +35,9 @@ from reward_serve.schema import (
     GroupResult,
     ScoreResult,
     Status,
+    failure,
     hint,
 )
-
-if TYPE_CHECKING:
-    from reward_serve.client.http import HttpTransport
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +128,6 @@ class Client:
             ScoringError: one has no score and ``on_failure`` is ``raise``.
             NotConnectedError: see ``score``.
         """
-        refuse_to_block()
         with self._submitted(requests, None) as tickets:
             return [ticket.answer.result() for ticket in tickets]
 
@@ -165,7 +152,9 @@ class Client:
             ScoringError: a response has no score and ``on_failure`` is ``raise``.
             NotConnectedError: see ``score``.
         """
-        return run(self.ascore_group(request))
+        with self._submitted([request], None, is_group=True) as (ticket,):
+            result: GroupResult = ticket.answer.result()
+        return result
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """``score_group``, awaited; ``on_failure`` applies to each response without a score.
@@ -173,26 +162,10 @@ class Client:
         ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
         those of a group.
         """
-        if isinstance(request, GroupRequest):
-            request = request.model_dump(mode="json", exclude_unset=True)
-        body = {**self._defaults, **request}
-        self._refuse_fork()
-        if isinstance(body.get("responses"), tuple):
-            body["responses"] = list(body["responses"])
-        responses = list(body.get("responses") or ())
-        self.counters.add(asked=len(responses))
-        found = await on_own_loop(self._ask_group(body))
-        results = found.results
-        if len(results) != len(responses):  # invalid, or more responses than a group may have
-            results = [failed_score({}, found.status, found.reason or "")] * len(responses)
-        outcomes = [
-            self._outcome({"response": response, "group_size": len(responses)}, result)
-            for response, result in zip(responses, results, strict=True)
-        ]
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return found.model_copy(update={"results": outcomes})
+        loop = asyncio.get_running_loop()
+        with self._submitted([request], loop, is_group=True) as (ticket,):
+            result: GroupResult = await ticket.answer
+        return result
 
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
@@ -209,12 +182,16 @@ class Client:
 
     @contextmanager
     def _submitted(
-        self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
+        self,
+        requests: Sequence[Request | GroupRequest],
+        loop: asyncio.AbstractEventLoop | None,
+        is_group: bool = False,
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._refuse_fork()
-        tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
-        self.counters.add(asked=len(tickets))
+        bodies = [as_dict(request, self._defaults) for request in requests]
+        tickets = [Ticket(body, loop, is_group) for body in bodies]
+        self.counters.add(asked=len(_responses(bodies[0])) if is_group else len(tickets))
         self._coalescer.submit(tickets)
         try:
             yield tickets
@@ -232,31 +209,33 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        send = endpoint.transport.ascore_batch
-        await self._run(Batch(endpoint, tickets, self._deliver, send, failed_score))
-
-    async def _ask_group(self, body: dict[str, Any]) -> GroupResult:
-        """The result of a group, which is retried while no response has a score."""
-        endpoint, ticket = self._endpoint.of_model(body.get("model")), Ticket(body)
-        final: dict[Ticket, GroupResult] = {}
-
-        async def send(bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
-            return [await endpoint.transport.ascore_group(bodies[0])]
-
-        await self._run(Batch(endpoint, [ticket], final.update, send, failed_group))
-        return final[ticket]
-
-    async def _run(self, batch: Batch[Result]) -> None:
+        batch = Batch(endpoint, tickets, self._deliver)
         await batch.run(self._max_attempts, lambda retried: self.counters.add(retried=retried))
 
-    def _deliver(self, results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+    def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
-        outcomes = [(ticket, self._outcome(ticket.body, result)) for ticket, result in results]
+        if tickets[0].is_group:
+            hand_out(
+                (ticket, self._group_outcome(ticket.body, ticket.result)) for ticket in tickets
+            )
+            return
+        outcomes = [(ticket, self._outcome(ticket.body, ticket.result)) for ticket in tickets]
         if self._samples is not None:
-            for (ticket, outcome), (_, result) in zip(outcomes, results, strict=True):
-                final = outcome if isinstance(outcome, ScoreResult) else result
+            for ticket, outcome in outcomes:
+                final = outcome if isinstance(outcome, ScoreResult) else ticket.result
                 self._samples.note(ticket.body, final)
         hand_out(outcomes)
+
+    def _group_outcome(self, body: Mapping[str, Any], found: GroupResult) -> Outcome:
+        responses, results = _responses(body), found.results
+        if len(results) != len(responses):  # invalid, or more responses than a group may have
+            results = [failure(found.status, found.reason or "")] * len(responses)
+        outcomes = [
+            self._outcome({"response": response, "group_size": len(responses)}, result)
+            for response, result in zip(responses, results, strict=True)
+        ]
+        errors = (outcome for outcome in outcomes if isinstance(outcome, BaseException))
+        return next(errors, None) or found.model_copy(update={"results": outcomes})
 
     def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> Outcome:
         """Count a result, and replace it by ``on_failure`` if it has no score."""
@@ -333,8 +312,8 @@ class HttpRewardClient(Client):
         on_failure: OnFailure | str = "none",
         **settings: Any,
     ) -> None:
-        transport = _http_transport(url, api_key)
-        super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
+        self._transport = HttpTransport(url, api_key)
+        super().__init__(self._transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them.
@@ -358,16 +337,9 @@ class HttpRewardClient(Client):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @property
-    def _transport(self) -> HttpTransport:
-        return cast("HttpTransport", self._endpoint.transport)
 
-
-def _http_transport(url: str, api_key: str | None) -> HttpTransport:
-    # httpx takes a quarter of the library's import time, and calls by handle do not need it.
-    from reward_serve.client.http import HttpTransport
-
-    return HttpTransport(url, api_key)
+def _responses(group: Mapping[str, Any]) -> list[str]:
+    return list(group.get("responses") or ())
 
 
 def connect(
@@ -423,7 +395,7 @@ def _client(*target: Any, **settings: Any) -> Client:
 @functools.cache
 def _shared_endpoint(pid: int, url: str | None, app: str | None, key: str | None) -> Endpoint:
     """The endpoint of a service, shared by its clients, so that they detect an outage together."""
-    return Endpoint(_http_transport(url, key) if url else HandleTransport(app or DEFAULT_APP))
+    return Endpoint(HttpTransport(url, key) if url else HandleTransport(app or DEFAULT_APP))
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:

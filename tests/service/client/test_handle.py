@@ -19,8 +19,7 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
 from reward_serve.client import Client, NotConnectedError, RewardClient, ServiceUnavailableError
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.transport import on_own_loop
+from reward_serve.client.transport import HandleTransport, on_own_loop
 from reward_serve.explanation import Explanation
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import GroupResult, ScoreResult, Status
@@ -280,7 +279,7 @@ async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("reward_serve.client.handle.handle_of", fail)
+    monkeypatch.setattr("reward_serve.client.transport.handle_of", fail)
     client = RewardClient("reward", on_failure=on_failure)
     async with asyncio.timeout(30):  # of a deadline of 60 s
         with pytest.raises(NotConnectedError, match=said):

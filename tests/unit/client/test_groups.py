@@ -14,6 +14,7 @@ from reward_serve.client import (
     ServiceUnavailableError,
     retrying,
 )
+from reward_serve.client.retrying import Ticket
 from reward_serve.schema import (
     GroupRequest,
     GroupResult,
@@ -162,7 +163,7 @@ def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
 async def test_a_probe_joins_no_group(service: FakeService) -> None:
     with HttpRewardClient(service.url, timeout_s=8) as client:
         endpoint = client._endpoint
-        lost = {"response": "a", "group": "g", "group_size": 2}
+        lost = Ticket({"response": "a", "group": "g", "group_size": 2})
         endpoint.lost(lost, time.monotonic(), "gone")
         async with asyncio.timeout(30):  # alone in its group, it would wait for the other member
             while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await

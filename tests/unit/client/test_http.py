@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError, transport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import on_own_loop
+from reward_serve.client.transport import HttpTransport, on_own_loop
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from tests.fake_service import FakeService, Reply, dead_url
 
