@@ -227,13 +227,10 @@ class Client:
         hand_out(outcomes)
 
     def _group_outcome(self, body: Mapping[str, Any], found: GroupResult) -> Outcome:
-        responses, results = _responses(body), found.results
-        if len(results) != len(responses):  # invalid, or more responses than a group may have
-            results = [failure(found.status, found.reason or "")] * len(responses)
-        outcomes = [
-            self._outcome({"response": response, "group_size": len(responses)}, result)
-            for response, result in zip(responses, results, strict=True)
-        ]
+        results, size = found.results, len(_responses(body))
+        if len(results) != size:  # invalid, or more responses than a group may have
+            results = [failure(found.status, found.reason or "")] * size
+        outcomes = [self._outcome({"group_size": size}, result) for result in results]
         errors = (outcome for outcome in outcomes if isinstance(outcome, BaseException))
         return next(errors, None) or found.model_copy(update={"results": outcomes})
 
@@ -242,13 +239,9 @@ class Client:
         if result.status is Status.OK:
             self.counters.add(ok=1)
             return result
-        outcome: Outcome
-        try:
-            outcome = settle(body, result, self._on_failure)
-        except Exception as error:
-            outcome = error
-        is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
         status = result.status.value
+        outcome = settle(body, result, self._on_failure)
+        is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
         self.counters.add(failed=1, fallback=int(is_fallback), **{f"failed_{status}": 1})
         failed = self.counters.snapshot()["failed"]
         if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
@@ -266,10 +259,8 @@ class RewardClient(Client):
         app: the Serve application's name.
         model: default reward model of requests, as a name or an alias; by default the
             application's first.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
+        timeout_s, on_failure, **settings: arguments of ``Client``; by default, typed failures are
             returned.
-        **settings: other arguments of ``Client``.
     """
 
     def __init__(
@@ -293,10 +284,8 @@ class HttpRewardClient(Client):
     Args:
         url: the service, such as ``http://127.0.0.1:8000``.
         api_key: sent as ``Authorization: Bearer``.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
+        timeout_s, on_failure, **settings: arguments of ``Client``; by default, typed failures are
             returned.
-        **settings: other arguments of ``Client``.
 
     Raises:
         ServiceUnavailableError: the URL is malformed.

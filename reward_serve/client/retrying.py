@@ -80,7 +80,7 @@ class Ticket:
         is_group: bool = False,
     ) -> None:
         self.body = with_id(body)
-        self.has_own_id = body.get("id") is not None
+        self.own_id = body.get("id")
         self.is_group = is_group
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
@@ -147,8 +147,7 @@ class Coalescer:
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
         """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
-        with suppress(RuntimeError):  # the loop has ended with its process
-            self._loop.call_soon_threadsafe(self._abandon, tickets)
+        self._loop.call_soon_threadsafe(self._abandon, tickets)
 
     def _take(self) -> None:
         self._is_woken = False  # before emptying the queue, so that later requests wake the loop
@@ -160,7 +159,7 @@ class Coalescer:
             self._bytes += ticket.size
             if len(self._waiting) >= self._max_batch:
                 self._send()
-        if self._waiting and all(map(_is_abandoned, self._in_progress.values())):
+        if self._waiting and not self._in_progress:
             self._send()
         elif self._waiting and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._send)
@@ -194,13 +193,9 @@ class Coalescer:
             ticket.gone = True
         gone = set(tickets)
         for task, batch in self._in_progress.items():
-            if not gone.isdisjoint(batch) and _is_abandoned(batch):
+            is_abandoned = all(ticket.gone or ticket.answer.done() for ticket in batch)
+            if is_abandoned and not gone.isdisjoint(batch):
                 task.cancel()
-
-
-def _is_abandoned(batch: Sequence[Ticket]) -> bool:
-    """Whether nobody waits for an answer any more."""
-    return all(ticket.gone or ticket.answer.done() for ticket in batch)
 
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
@@ -267,11 +262,6 @@ class Endpoint:
         return self._of_models[name]
 
     @property
-    def in_doubt(self) -> bool:
-        """Whether a call had no answer, and no probe has had one since."""
-        return self._probing is not None and not self._probing.done()
-
-    @property
     def outage(self) -> str:
         """Why the circuit is open."""
         seconds = time.monotonic() - self._lost_at
@@ -315,7 +305,8 @@ class Endpoint:
             reason: the call's last failure.
         """
         self.unanswered = ticket
-        if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
+        is_probing = self._probing is not None and not self._probing.done()
+        if is_probing or self._answered_at > (since + time.monotonic()) / 2:
             return
         self._lost_at, self._reason = since, reason or "timed out"
         probe = self._probe(ticket.timeout_s)
@@ -331,10 +322,10 @@ class Endpoint:
         self._answered_at = time.monotonic()
         if self.up:
             logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
-            return
-        self.up = True
-        seconds = self._answered_at - self._lost_at
-        logger.warning("%s answers again, after %.0f s", self.name, seconds)
+        else:
+            self.up = True
+            seconds = self._answered_at - self._lost_at
+            logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
         ticket = self._good or self.unanswered
@@ -467,13 +458,11 @@ class Batch:
                 parts = (tickets[:half], tickets[half:])
                 await asyncio.gather(*map(self._is_answered, parts))
                 return True
-            self._refused(tickets, error)
+            self._retry_after_s = error.retry_after_s or 0.0
+            self._fail(tickets, Status.ERROR if error.retryable else Status.INVALID, str(error))
+            if not error.retryable:
+                self._close(tickets)
             return error.answered or not error.retryable
-        self._record(tickets, results)
-        return any(map(is_answer, results))
-
-    def _record(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
-        """Store the results; those that are not retried are final."""
         final, self._retry_after_s = [], 0.0
         for ticket, result in zip(tickets, results, strict=True):
             ticket.result = result
@@ -484,18 +473,11 @@ class Batch:
             else:
                 final.append(ticket)
         self._close(final)
-
-    def _refused(self, tickets: Sequence[Ticket], error: ServiceUnavailableError) -> None:
-        """Record a failed attempt."""
-        status = Status.ERROR if error.retryable else Status.INVALID
-        self._fail(self._open.intersection(tickets), status, str(error))
-        self._retry_after_s = error.retry_after_s or 0.0
-        if not error.retryable:
-            self._close(tickets)
+        return any(map(is_answer, results))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
         self._last_reason = reason
-        for ticket in tickets:
+        for ticket in self._open.intersection(tickets):
             ticket.fail(status, reason)
 
     def _close_due(self, then: float) -> None:
@@ -510,8 +492,7 @@ class Batch:
         for ticket in final:
             if ticket.result is None:
                 ticket.fail(Status.TIMEOUT, "the deadline passed before it was sent")
-            if not ticket.has_own_id:
-                ticket.result.id = None
+            ticket.result.id = ticket.own_id
         if final:
             self._deliver(final)
 

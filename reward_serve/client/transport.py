@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
@@ -248,9 +249,7 @@ class HttpTransport(ServiceTransport):
     async def models(self) -> list[dict[str, Any]]:
         """The service's reward models; raises as ``ascore_batch``."""
         reply = await self._ask("GET", "/v1/models", 10)
-        models = self._content(reply).get("models")
-        if not isinstance(models, list):
-            raise self._fault(f"HTTP {reply.status_code}, not this service")
+        models: list[dict[str, Any]] = self._content(reply, "models")["models"]
         return models
 
     async def is_ready(self) -> bool:
@@ -273,7 +272,7 @@ class HttpTransport(ServiceTransport):
         content = encoded({"requests": list(bodies)} if is_batch else bodies[0], bodies)
         reply = await self._ask("POST", path, answer_timeout_s(bodies), content)
         answer = self._content(reply, field)
-        return answer.get("results") if is_batch else answer
+        return answer["results"] if is_batch else answer
 
     async def _ask(
         self, method: str, path: str, timeout_s: float, content: bytes | None = None
@@ -307,32 +306,30 @@ class HttpTransport(ServiceTransport):
             verify=_tls_context(),
         )
 
-    def _content(self, reply: httpx.Response, field: str = "") -> dict[str, Any]:
-        """The answer's content, if it is this service's and has status 200 or ``field``."""
+    def _content(self, reply: httpx.Response, field: str) -> dict[str, Any]:
+        """The answer's content, which has ``field`` if the service has not refused."""
         try:
             content = json.loads(reply.content)
         except ValueError:
             content = None
-        if not isinstance(content, dict):
-            why = f"HTTP {reply.status_code}, not this service"
-            if self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
-                raise self._fault(f"{why}; it may be restarting")
-            raise self._refused(reply, why)
-        self._is_known = True
-        if reply.status_code != 200 and field not in content:
-            detail = str(content.get("detail", "no detail"))
-            if reply.status_code == 401:
-                detail += f"; set {API_KEY_VARIABLE} to one of the service's keys"
-            raise self._refused(reply, f"HTTP {reply.status_code}: {detail}")
-        content.pop("detail", None)  # repeats the reason of a failure
-        return content
-
-    def _refused(self, reply: httpx.Response, why: str) -> ServiceUnavailableError:
-        try:
+        content = content if isinstance(content, dict) else {}
+        if field in content:
+            self._is_known = True
+            content.pop("detail", None)  # repeats the reason of a failure
+            return content
+        what, retry_after_s = f"HTTP {reply.status_code}", None
+        if "detail" in content:
+            self._is_known = True
+            what += f": {content['detail']}"
+        elif self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
+            raise self._fault(f"{what}, not this service; it may be restarting")
+        else:
+            what += ", not this service"
+        if reply.status_code == 401:
+            what += f"; set {API_KEY_VARIABLE} to one of the service's keys"
+        with suppress(ValueError):  # none, or a date, which this service never sends
             retry_after_s = max(0.0, float(reply.headers.get("retry-after", "")))
-        except ValueError:  # none, or a date, which this service never sends
-            retry_after_s = None
-        return self._fault(why, status_code=reply.status_code, retry_after_s=retry_after_s)
+        raise self._fault(what, status_code=reply.status_code, retry_after_s=retry_after_s)
 
 
 _tls_context = functools.cache(httpx.create_ssl_context)

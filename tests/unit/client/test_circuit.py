@@ -136,6 +136,15 @@ async def test_a_request_that_cannot_be_sent_neither_opens_nor_closes_the_circui
 
 
 @in_virtual_time
+async def test_a_probe_joins_no_group() -> None:
+    client = client_of(service := Service(AWAY), max_attempts=1)
+    await client.ascore({**ASKED, "group": "g", "group_size": 2})
+    await probed()
+    sizes = [each["group_size"] for each in service.asked]
+    assert sizes[0] == 2 and set(sizes[1:]) == {None}  # it would wait for the other member
+
+
+@in_virtual_time
 async def test_what_is_under_way_as_an_outage_is_found_does_not_wait_for_its_own_deadline() -> None:
     client, began = client_of(Service(AWAY)), time.monotonic()
     long = asyncio.ensure_future(client.ascore({**ASKED, "timeout_s": 3000}))

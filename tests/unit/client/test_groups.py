@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from reward_serve.client import (
     ServiceUnavailableError,
     retrying,
 )
-from reward_serve.client.retrying import Ticket
 from reward_serve.schema import (
     GroupRequest,
     GroupResult,
@@ -158,14 +156,3 @@ def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
     assert [(one.score, one.id) for one in results] == [(0.5, None), (1.0, None)]
     assert len({call.body["requests"][0]["id"] for call in service.calls}) == 2
     assert len(service.calls) == 3
-
-
-async def test_a_probe_joins_no_group(service: FakeService) -> None:
-    with HttpRewardClient(service.url, timeout_s=8) as client:
-        endpoint = client._endpoint
-        lost = Ticket({"response": "a", "group": "g", "group_size": 2})
-        endpoint.lost(lost, time.monotonic(), "gone")
-        async with asyncio.timeout(30):  # alone in its group, it would wait for the other member
-            while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await
-                await asyncio.sleep(0.01)
-    assert endpoint.up

@@ -223,7 +223,7 @@ def test_what_is_no_explanation_is_unavailable(
 ) -> None:
     for reply, found in (
         (Reply({"detail": "server.explain is off"}, 404), "HTTP 404: server.explain is off"),
-        (Reply({"status": "ok"}), "is not an explanation: result"),
+        (Reply({"result": {}}), "is not an explanation: result.status"),
     ):
         service.replies["/v1/explain"] = reply
         with pytest.raises(ServiceUnavailableError, match=found):
