@@ -12,8 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from reward_serve.client.outcomes import FAILURES, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Outcome, Ticket, hand_out
+from reward_serve.client.outcomes import (
+    FAILURES,
+    OnFailure,
+    ScoringError,
+    check_on_failure,
+    settle,
+)
+from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import (
     DEFAULT_APP,
@@ -189,10 +195,12 @@ class Client:
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._refuse_fork()
-        bodies = [as_dict(request, self._defaults) for request in requests]
-        tickets = [Ticket(body, loop, is_group) for body in bodies]
-        self.counters.add(asked=len(_responses(bodies[0])) if is_group else len(tickets))
-        self._coalescer.submit(tickets)
+        tickets = [Ticket(as_dict(each, self._defaults), loop, is_group) for each in requests]
+        self.counters.add(asked=len(_responses(tickets[0].body)) if is_group else len(tickets))
+        valid = [ticket for ticket in tickets if ticket.result is None]
+        self._coalescer.submit(valid)
+        if len(valid) < len(tickets):
+            self._deliver([ticket for ticket in tickets if ticket.result is not None])
         try:
             yield tickets
         except BaseException:
@@ -215,30 +223,32 @@ class Client:
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
         if tickets[0].is_group:
-            hand_out(
-                (ticket, self._group_outcome(ticket.body, ticket.result)) for ticket in tickets
-            )
+            hand_out([(each, self._of_group(each.body, each.result)) for each in tickets])
             return
-        outcomes = [(ticket, self._outcome(ticket.body, ticket.result)) for ticket in tickets]
+        outcomes = self._outcomes([(ticket.body, ticket.result) for ticket in tickets])
         if self._samples is not None:
-            for ticket, outcome in outcomes:
+            for ticket, outcome in zip(tickets, outcomes, strict=True):
                 final = outcome if isinstance(outcome, ScoreResult) else ticket.result
                 self._samples.note(ticket.body, final)
-        hand_out(outcomes)
+        hand_out(zip(tickets, outcomes, strict=True))
 
-    def _group_outcome(self, body: Mapping[str, Any], found: GroupResult) -> Outcome:
+    def _of_group(self, body: Mapping[str, Any], found: GroupResult) -> GroupResult | ScoringError:
         results, size = found.results, len(_responses(body))
         if len(results) != size:  # invalid, or more responses than a group may have
             results = [failure(found.status, found.reason or "")] * size
-        outcomes = [self._outcome({"group_size": size}, result) for result in results]
-        errors = (outcome for outcome in outcomes if isinstance(outcome, BaseException))
+        outcomes = self._outcomes([({"group_size": size}, result) for result in results])
+        errors = (outcome for outcome in outcomes if isinstance(outcome, ScoringError))
         return next(errors, None) or found.model_copy(update={"results": outcomes})
 
-    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> Outcome:
-        """Count a result, and replace it by ``on_failure`` if it has no score."""
-        if result.status is Status.OK:
-            self.counters.add(ok=1)
-            return result
+    def _outcomes(
+        self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
+    ) -> list[ScoreResult | ScoringError]:
+        """Count results, and replace those without a score by ``on_failure``."""
+        outcomes = [r if r.status is Status.OK else self._failed(body, r) for body, r in asked]
+        self.counters.add(ok=sum(result.status is Status.OK for _, result in asked))
+        return outcomes
+
+    def _failed(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
         status = result.status.value
         outcome = settle(body, result, self._on_failure)
         is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"

@@ -7,6 +7,7 @@ model's ``Endpoint`` while the circuit of that is closed.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import random
@@ -27,7 +28,6 @@ from reward_serve.client.transport import (
     with_id,
 )
 from reward_serve.routing.deployment_client import is_answer
-from reward_serve.routing.placement import size_of
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,
@@ -50,6 +50,7 @@ PROBE_EVERY_S = 2.0
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
+_NOT_JSON = (TypeError, ValueError, RecursionError)
 
 Result = ScoreResult | GroupResult
 Outcome = Result | BaseException
@@ -66,10 +67,11 @@ class Ticket:
     Attributes:
         body: the request with an id.
         answer: the future of its outcome.
-        size: its bytes, at most.
+        size: its bytes as JSON.
         timeout_s: its deadline, in seconds from when its batch began.
         ends: its deadline, on the monotonic clock.
-        result: the latest result.
+        result: the latest result; ``invalid`` from the start if JSON cannot carry the request. By
+            handle, what cannot be pickled here or loaded there would fail its whole batch.
         gone: whether the caller no longer waits.
     """
 
@@ -84,11 +86,16 @@ class Ticket:
         self.is_group = is_group
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
-        self.size = size_of(body)
         self.timeout_s = longest_timeout_s([body])
         self.ends = math.inf
         self.result: Any = None
         self.was_sent = self.gone = False
+        try:
+            self.size = len(json.dumps(body))
+        except _NOT_JSON as error:
+            field = next((name for name in body if not _is_json(body[name])), "request")
+            why = f"cannot be written as JSON: {error}; send plain Python values"
+            self.fail(Status.INVALID, f"{field}: {why}")
 
     def to_send(self) -> dict[str, Any]:
         """The request; when it is retried, with the rest of its deadline."""
@@ -103,6 +110,14 @@ class Ticket:
         if self.is_group:
             size = size_of_group(self.body)
             self.result = group_failure(self.result, size, **echoes(self.body))
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except _NOT_JSON:
+        return False
+    return True
 
 
 class Coalescer:

@@ -41,7 +41,6 @@ TOO_LARGE = 413
 MALFORMED = 422
 _TOO_MANY = 429
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
-_NOT_JSON = (TypeError, ValueError, RecursionError)
 _CONNECT_S = 30.0
 _ROUTES = {  # and a field of each one's answer
     "score_batch": ("/v1/score/batch", "results"),
@@ -129,28 +128,15 @@ class ServiceUnavailableError(RuntimeError):
         return busy or not self.retryable
 
 
-class NotSentError(ServiceUnavailableError):
-    """JSON cannot carry a request, so nothing was sent."""
-
-    @property
-    def answered(self) -> bool:
-        """False: the service was not asked."""
-        return False
-
-
 class NotConnectedError(ServiceUnavailableError):
     """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
 
 
 class Transport(Protocol):
-    """Sends a batch to a service once, without retries."""
+    """What scores a batch: a transport, which asks once, or a client, which retries."""
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-        """A result for each request, in order.
-
-        Raises:
-            ServiceUnavailableError: the call failed as a whole.
-        """
+        """A result for each request, in order."""
 
 
 class ServiceTransport(ABC):
@@ -269,7 +255,7 @@ class HttpTransport(ServiceTransport):
     async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
         path, field = _ROUTES[method]
         is_batch = method == "score_batch"
-        content = encoded({"requests": list(bodies)} if is_batch else bodies[0], bodies)
+        content = json.dumps({"requests": list(bodies)} if is_batch else bodies[0]).encode()
         reply = await self._ask("POST", path, answer_timeout_s(bodies), content)
         answer = self._content(reply, field)
         return answer["results"] if is_batch else answer
@@ -353,7 +339,6 @@ class HandleTransport(ServiceTransport):
         self._max_batch_items: float = math.inf
 
     async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
-        encoded(bodies, bodies)  # refuses what JSON cannot carry
         dispatcher = self._dispatcher or await self._connected(answer_timeout_s(bodies))
         if method != "score_batch":
             return await getattr(dispatcher, method)(bodies[0])
@@ -425,12 +410,12 @@ def _in_daemon(work: Callable[[], _Result]) -> Future[_Result]:
 
 def as_dict(request: BaseModel | Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """A request as a plain dict, with the client's defaults for fields that it does not set."""
+    if isinstance(request, Mapping):
+        return {**defaults, **request}
     if isinstance(request, BaseModel):
-        request = request.model_dump(mode="json", exclude_unset=True)
-    if not isinstance(request, Mapping):
-        found = type(request).__name__
-        raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
-    return {**defaults, **request}
+        return {**defaults, **request.model_dump(mode="json", exclude_unset=True)}
+    found = type(request).__name__
+    raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
 
 
 def with_id(body: dict[str, Any]) -> dict[str, Any]:
@@ -438,32 +423,6 @@ def with_id(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("id") is not None:
         return body
     return {**body, "id": f"{_id_prefix}-{os.getpid()}-{next(_id_numbers)}"}
-
-
-def encoded(content: Any, bodies: Sequence[Mapping[str, Any]]) -> bytes:
-    """``content``, made of the requests ``bodies``, as JSON.
-
-    By handle, a request that cannot be pickled here or loaded there would fail its whole batch; so
-    both transports send only what JSON carries. Lone surrogates and NaN are written as Python's
-    json does; the service refuses them and names the field.
-
-    Raises:
-        NotSentError: JSON cannot carry a field, which the message names.
-    """
-    try:
-        return json.dumps(content).encode()
-    except _NOT_JSON as error:
-        fields = (str(name) for body in bodies for name in body if not _is_json(body[name]))
-        reason = f"cannot be written as JSON: {error}; send plain Python values"
-        raise NotSentError(f"{next(fields, 'request')}: {reason}", status_code=MALFORMED) from error
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except _NOT_JSON:
-        return False
-    return True
 
 
 def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:

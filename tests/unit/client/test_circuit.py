@@ -11,7 +11,7 @@ import pytest
 
 from reward_serve.client import Client, ServiceUnavailableError, connect
 from reward_serve.client.retrying import PROBE_EVERY_S, Endpoint
-from reward_serve.client.transport import SERVICE_GRACE_S, NotSentError
+from reward_serve.client.transport import SERVICE_GRACE_S
 from reward_serve.schema import GroupResult, ScoreResult, Status, failure, group_failure
 from tests.fake_service import dead_url
 from tests.fake_transport import FakeTransport
@@ -120,19 +120,6 @@ async def test_a_request_that_fails_by_itself_is_not_the_only_one_that_is_probed
     assert (await client.ascore(ASKED)).status is Status.ERROR
     await probed()
     assert (await client.ascore(ASKED)).status is Status.OK
-
-
-@in_virtual_time
-async def test_a_request_that_cannot_be_sent_neither_opens_nor_closes_the_circuit() -> None:
-    client = client_of(service := Service(NotSentError("metadata: ...", status_code=422)))
-    assert (await client.ascore(ASKED)).status is Status.INVALID
-    await probed()
-    service.answer = AWAY
-    await client.ascore(ASKED)
-    await probed()
-    service.answer = NotSentError("metadata: ...", status_code=422)
-    await probed()
-    assert (await client.ascore(ASKED)).status is Status.ERROR
 
 
 @in_virtual_time

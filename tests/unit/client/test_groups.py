@@ -88,10 +88,19 @@ def test_on_failure_applies_to_each_response(
         assert [one.score for one in client.score_group(asked).results] == scores
 
 
-def test_an_invalid_group_is_invalid_for_each_response(service: FakeService) -> None:
-    found = HttpRewardClient(service.url).score_group({**ASKED, "strategy": "random"})
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"strategy": "random"}, "strategy: Input should be"),
+        ({"metadata": {"a": object()}}, "metadata: cannot be written as JSON: Object of type obj"),
+    ],
+)
+def test_an_invalid_group_is_invalid_for_each_response(
+    service: FakeService, fields: dict[str, Any], said: str
+) -> None:
+    found = HttpRewardClient(service.url).score_group({**ASKED, **fields})
     assert [one.status for one in found.results] == [Status.INVALID] * 2
-    assert found.reason is not None and found.reason.startswith("strategy: Input should be")
+    assert str(found.reason).startswith(said)
 
 
 @pytest.mark.parametrize(

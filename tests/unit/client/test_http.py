@@ -15,6 +15,8 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from tests.fake_service import FakeService, Reply, dead_url
 
 RIGHT = {"response": "#### 18", "reference": "18"}
+ENDLESS: dict[str, Any] = {}
+ENDLESS["a"] = ENDLESS
 
 
 @pytest.fixture
@@ -76,8 +78,9 @@ def test_a_failure_is_a_typed_result(service: FakeService, status: Status) -> No
         {"response": float("nan")},
         {"timeout_s": float("inf")},
         {"metadata": {"a": object()}},
+        {"metadata": ENDLESS},
     ],
-    ids=str,
+    ids=repr,
 )
 def test_a_request_that_is_refused_is_that_items_fault(
     client: HttpRewardClient, fields: dict[str, Any]
