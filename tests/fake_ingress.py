@@ -65,25 +65,8 @@ class FakeHandle:
     def options(self, **_: Any) -> FakeHandle:
         return self
 
-    @property
-    def score_batch(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_batch, self._before)
-
-    @property
-    def score_stream(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_stream, self._before)
-
-    @property
-    def score_group(self) -> FakeMethod:
-        return FakeMethod(self._scorer.score_group, self._before)
-
-    @property
-    def explain(self) -> FakeMethod:
-        return FakeMethod(self._scorer.explain, self._before)
-
-    @property
-    def complete(self) -> FakeMethod:
-        return FakeMethod(self._scorer.complete, self._before)
+    def __getattr__(self, method: str) -> FakeMethod:
+        return FakeMethod(getattr(self._scorer, method), self._before)
 
     @property
     def describe(self) -> FakeMethod:

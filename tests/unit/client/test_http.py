@@ -37,17 +37,6 @@ def ask(transport: HttpTransport, *requests: Any) -> list[ScoreResult]:
     return asyncio.run(awaited())
 
 
-def test_a_batch_keeps_its_order(service: FakeService) -> None:
-    requests = [
-        {"response": f"#### {n}", "reference": "2", "id": str(n), "metadata": {"n": n}}
-        for n in range(4)
-    ]
-    results = ask(HttpTransport(service.url), *requests)
-    found = [(result.id, result.score, result.metadata) for result in results]
-    assert found == [(str(n), float(n == 2), {"n": n}) for n in range(4)]
-    assert ask(HttpTransport(service.url)) == []
-
-
 def test_what_crosses_the_wire_is_what_was_said_and_a_deadline(service: FakeService) -> None:
     cases: list[tuple[Any, dict[str, Any]]] = [
         (RIGHT, {**RIGHT, "timeout_s": 7}),
