@@ -368,9 +368,9 @@ def connect(
         ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
             or a setting is invalid.
     """
-    known = inspect.signature(connect).parameters | inspect.signature(Client).parameters
+    known = {*inspect.signature(connect).parameters, *inspect.signature(Client).parameters}
     for name in settings.keys() - known:
-        names = known.keys() - {"settings", "transport"}
+        names = known - {"settings", "transport"}
         raise TypeError(f"{name}: unknown setting ({hint(name, names)})")
     if url and app:
         raise ValueError(f"url and app={app!r} are both given; give one of them")

@@ -82,12 +82,7 @@ def own_loop() -> asyncio.AbstractEventLoop:
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine on the loop and wait for its result, in another thread than the loop's."""
-    future = asyncio.run_coroutine_threadsafe(work, own_loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+    return asyncio.run_coroutine_threadsafe(work, own_loop()).result()
 
 
 async def on_own_loop(work: Coroutine[Any, Any, _Result]) -> _Result:

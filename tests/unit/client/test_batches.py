@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -235,13 +236,8 @@ MAX_ATTEMPTS = 4
 FINAL = set(Status) - {Status.OVERLOADED, Status.ERROR}
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """What becomes of one call after ``takes_s``: a fault, or a status for each request."""
-
-    fault: Exception | None
-    statuses: Sequence[Status]
-    takes_s: float
+Attempt = tuple[Exception | None, Sequence[Status], float]
+"""What becomes of one call: a fault or a status for each request, and after how many seconds."""
 
 
 @dataclass(frozen=True)
@@ -280,17 +276,17 @@ class Fated(FakeTransport):
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         ids = [body["id"] for body in requests]
-        attempt = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        call = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        fault, statuses, takes_s = call
         is_probe = asyncio.current_task().get_name().startswith("probe")  # type: ignore[union-attr]
         if not is_probe:
             self._check(requests, ids)
-        await asyncio.sleep(attempt.takes_s)
-        if attempt.fault is not None:
-            if getattr(attempt.fault, "status_code", None) in (413, 422):
+        await asyncio.sleep(takes_s)
+        if fault is not None:
+            if getattr(fault, "status_code", None) in (413, 422):
                 self._attempts.subtract(ids)  # split, not retried
-            raise attempt.fault
-        statuses = list(attempt.statuses) * len(ids)
-        results = [_result(each, status) for each, status in zip(ids, statuses, strict=False)]
+            raise fault
+        results = [_result(*each) for each in zip(ids, cycle(statuses), strict=False)]
         if not is_probe:
             self._final |= {str(r.id) for r in results if r.status in FINAL}
         return results
@@ -320,11 +316,10 @@ _faults = st.builds(
     status_code=st.sampled_from([None, 401, 404, 413, 422, 429, 500, 503]),
     retry_after_s=st.sampled_from([None, 0.1, 3.0, 30.0]),
 )
-_attempts = st.builds(
-    Attempt,
-    fault=st.one_of(st.none(), _faults, st.just(ValueError("a bug"))),
-    statuses=st.lists(st.sampled_from(list(Status)), min_size=1, max_size=4),
-    takes_s=st.sampled_from([0.0, 0.01, 0.3, 2.0, 9.0]),
+_attempts = st.tuples(
+    st.one_of(st.none(), _faults, st.just(ValueError("a bug"))),
+    st.lists(st.sampled_from(list(Status)), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.01, 0.3, 2.0, 9.0]),
 )
 _callers = st.builds(
     Caller,
