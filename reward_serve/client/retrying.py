@@ -215,13 +215,13 @@ class Coalescer:
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
     """Deliver the tickets' outcomes, with one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
-        if ticket.loop is None:
-            _resolve([(ticket.answer, outcome)])
-        else:
-            by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
+        by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
     for loop, answers in by_loop.items():
+        if loop is None:
+            _resolve(answers)
+            continue
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(_resolve, answers)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import Client, ServiceUnavailableError, connect
-from reward_serve.client.retrying import PROBE_EVERY_S, Endpoint
+from reward_serve.client.retrying import PROBE_EVERY_S
 from reward_serve.client.transport import SERVICE_GRACE_S
 from reward_serve.schema import GroupResult, ScoreResult, Status, failure, group_failure
 from tests.fake_service import dead_url
@@ -191,17 +191,7 @@ async def test_a_request_that_always_fails_does_not_condemn_the_service(
     assert announced(caplog) == []
 
 
-@in_virtual_time
-async def test_clients_of_one_service_learn_of_an_outage_together() -> None:
-    endpoint = Endpoint(Service(AWAY))
-    one, other = Client(endpoint, on_failure="none"), Client(endpoint, on_failure="rule")
-    await one.ascore(ASKED)
-    await probed()
-    assert (await other.ascore(ASKED)).source == "fallback"
-    assert other.counters.snapshot()["retried"] == 0
-
-
-def test_clients_of_one_url_share_its_circuit() -> None:
+def test_clients_of_one_url_learn_of_an_outage_together() -> None:
     url = dead_url()
     one, other = (connect(url=url, on_failure=choice) for choice in ("none", "rule"))
     assert one is not other and one._endpoint is other._endpoint

@@ -38,11 +38,19 @@ def outcome(result: ScoreResult) -> tuple[str | None, float | None]:
     return result.id, result.score
 
 
-def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> None:
+def test_threads_and_event_loops_each_get_their_own_answers(service: FakeService) -> None:
     client = connect(url=service.url)
 
+    async def together(numbers: range) -> list[ScoreResult]:
+        return await asyncio.gather(*(client.ascore(asked(n)) for n in numbers))
+
     def work(thread: int) -> list[Any]:
-        return [outcome(client.score(asked(100 * thread + n))) for n in range(20)]
+        numbers = range(100 * thread, 100 * thread + 20)
+        if thread % 4 == 0:
+            results = asyncio.run(together(numbers))
+        else:
+            results = [client.score(asked(n)) for n in numbers]
+        return [outcome(result) for result in results]
 
     with ThreadPoolExecutor(32) as pool:
         results = list(pool.map(work, range(32)))
@@ -50,18 +58,6 @@ def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> 
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"], counts["failed"]) == (640, 640, 0)
     assert len(service.calls) < 640 / 2  # calls that came together travelled together
-
-
-def test_event_loops_of_several_threads_share_a_client(service: FakeService) -> None:
-    client = connect(url=service.url)
-
-    async def many(thread: int) -> list[Any]:
-        results = await asyncio.gather(*(client.ascore(asked(100 * thread + n)) for n in range(50)))
-        return [outcome(result) for result in results]
-
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda thread: asyncio.run(many(thread)), range(4)))
-    assert results == [[answer(100 * thread + n) for n in range(50)] for thread in range(4)]
 
 
 async def test_a_batch_is_answered_in_order_in_both_forms(service: FakeService) -> None:

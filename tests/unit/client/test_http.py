@@ -11,7 +11,7 @@ import pytest
 
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError, transport
 from reward_serve.client.transport import HttpTransport, on_own_loop
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from tests.fake_service import FakeService, Reply, dead_url
 
 RIGHT = {"response": "#### 18", "reference": "18"}
@@ -49,14 +49,6 @@ def test_what_crosses_the_wire_is_what_was_said_and_a_deadline(service: FakeServ
     assert [result.id for result in results] == [None, None, "b", None]
     for sent, (_, expected) in zip(service.calls[0].body["requests"], cases, strict=True):
         assert sent == {"id": sent["id"], **expected}
-
-
-@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
-def test_a_failure_is_a_typed_result(service: FakeService, status: Status) -> None:
-    result = failure(status, "why", id="a").model_dump(mode="json")
-    service.replies["/v1/score/batch"] = Reply({"results": [result]})
-    (failed,) = ask(HttpTransport(service.url), {**RIGHT, "id": "a"})
-    assert (failed.status, failed.score, failed.reason, failed.id) == (status, None, "why", "a")
 
 
 @pytest.mark.parametrize(

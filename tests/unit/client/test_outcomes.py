@@ -79,27 +79,22 @@ def test_a_setting_that_is_none_of_the_choices_is_refused(said: Any) -> None:
         check_on_failure(said)
 
 
-def true_metrics(result: ScoreResult) -> set[str]:
-    return {name for name, value in metrics_of(result).items() if value}
+JUDGED, BY_RULE = (
+    ScoreResult(status=Status.OK, score=1.0, source=source) for source in ("judge", "rule")
+)
+FULL = failure(Status.OVERLOADED, "full")
+REPLACED = settle(request(), failure(Status.TIMEOUT, "error: 60 s passed"), "rule")
 
 
-def test_a_verdict_is_ok_and_says_whether_a_rule_gave_it() -> None:
-    assert true_metrics(ScoreResult(status=Status.OK, score=1.0, source="judge")) == {"ok"}
-    assert true_metrics(ScoreResult(status=Status.OK, score=1.0, source="rule")) == {
-        "ok",
-        "by_rule",
-    }
-
-
-def test_a_fallback_tells_in_which_failures_place_it_stands() -> None:
-    settled: Any = settle(request(), failure(Status.TIMEOUT, "error: 60 s passed"), "rule")
-
-    assert settled.score == 1.0
-    assert true_metrics(settled) == {"fallback", "failed_timeout"}
-
-
-def test_undecided_samples_are_counted_by_status() -> None:
-    full = failure(Status.OVERLOADED, "full")
-    assert true_metrics(full) == {"undecided", "failed_overloaded"}
-    ok = ScoreResult(status=Status.OK, score=0.0, source="cache")
-    assert metrics_of(ok).keys() == metrics_of(full).keys()
+@pytest.mark.parametrize(
+    ("result", "metrics"),
+    [
+        (JUDGED, {"ok"}),
+        (BY_RULE, {"ok", "by_rule"}),
+        (REPLACED, {"fallback", "failed_timeout"}),
+        (FULL, {"undecided", "failed_overloaded"}),
+    ],
+)
+def test_metrics_tell_how_a_request_ended(result: Any, metrics: set[str]) -> None:
+    assert {name for name, value in metrics_of(result).items() if value} == metrics
+    assert metrics_of(result).keys() == metrics_of(JUDGED).keys()
