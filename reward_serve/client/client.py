@@ -183,6 +183,7 @@ class Client:
 
     async def aexplain(self, request: Request) -> Explanation:
         """``explain``, awaited."""
+        self._refuse_fork()
         body = as_dict(request, self._defaults)
         return await self._endpoint.transport.aexplain(body)
 

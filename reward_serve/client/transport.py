@@ -219,8 +219,9 @@ class HttpTransport(ServiceTransport):
             shown = url.rpartition("@")[2]
             raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
         super().__init__(str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url)
-        self._url = parsed
-        self._urls: dict[str, httpx.URL] = {}  # by path, as joining takes longer than looking up
+        base = parsed.raw_path.rstrip(b"/")
+        # Joining takes longer than looking up.
+        self._url = functools.cache(lambda path: parsed.copy_with(raw_path=base + path.encode()))
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -271,12 +272,9 @@ class HttpTransport(ServiceTransport):
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> httpx.Response:
         client = self._client = self._client or self._opened()
-        if path not in self._urls:
-            base = self._url.raw_path.rstrip(b"/")
-            self._urls[path] = self._url.copy_with(raw_path=base + path.encode())
         # The client's own way to make a request merges settings, which takes longer than to send.
         return await client.send(
-            httpx.Request(method, self._urls[path], headers=client.headers, content=content)
+            httpx.Request(method, self._url(path), headers=client.headers, content=content)
         )
 
     def _opened(self) -> httpx.AsyncClient:
