@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from reward_serve.client import client, transport
-from reward_serve.client.http import HttpTransport
+from reward_serve.client.transport import HttpTransport
 from tests.fake_service import FakeService
 
 # The same examples every time, so that a run says something of the change and not of its luck;

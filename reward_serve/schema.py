@@ -588,4 +588,4 @@ def group_failure(failed: ScoreResult, size: int, **fields: Any) -> GroupResult:
 def size_of_group(request: object) -> int:
     """The number of responses of a possibly invalid request; 0 if it is unknown."""
     responses = request.get("responses") if isinstance(request, Mapping) else None
-    return min(len(responses), MAX_RESPONSES) if isinstance(responses, list) else 0
+    return min(len(responses), MAX_RESPONSES) if isinstance(responses, list | tuple) else 0

@@ -20,7 +20,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import GroupRequest, GroupResult, ScoreResult, Status, failure
-from reward_serve.version import VERSION_HEADER, __version__
+from reward_serve.version import __version__
 
 T = TypeVar("T")
 
@@ -66,12 +66,11 @@ class FakeService:
     Ray Serve and the judge of groups are fake here, nothing else.
     """
 
-    def __init__(self, version: str = __version__, model: RewardModel | None = None) -> None:
+    def __init__(self, model: RewardModel | None = None) -> None:
         self.replies: dict[str, Reply] = {}
         self.before_reply: Callable[[Call], object] = lambda call: None
         self.calls: list[Call] = []
         self.connections = 0
-        self.version = version
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
         rule.groups = cast(Any, FakeGroups())
         self._scorer = Scorer("rule", model or rule, Admission(64, 4096), 1024)
@@ -102,7 +101,7 @@ class FakeService:
             explanation = self._scored(self._scorer.explain(call.body))
             return Reply(explanation, http_status(Status(explanation["result"]["status"])))
         if call.path == "/v1/models":
-            return Reply({"models": [{"name": "rule", "ready": True}], "version": self.version})
+            return Reply({"models": [{"name": "rule", "ready": True}], "version": __version__})
         if call.path == "/ready":
             return Reply({"status": "ok"})
         return Reply({"detail": "Not Found"}, 404)
@@ -170,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = reply.content
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(reply.code)
-        for name, value in {VERSION_HEADER: self.server.service.version, **reply.headers}.items():
+        for name, value in reply.headers.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(data)))
         self.end_headers()

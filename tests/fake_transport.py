@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from reward_serve.explanation import Explanation
-from reward_serve.schema import GroupResult
+from reward_serve.client.transport import ServiceTransport
 
 
-class FakeTransport:
-    """Scores as a test says, explains nothing and judges no groups."""
+class FakeTransport(ServiceTransport):
+    """Answers as a test says, by overriding ``ascore_batch`` or ``ascore_group``."""
 
     name = "the reward service"
 
-    async def aexplain(self, request: dict[str, Any]) -> Explanation:
-        raise NotImplementedError
+    def __init__(self) -> None: ...
 
-    async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
+    async def _answer(self, *call: Any) -> Any:
         raise NotImplementedError

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
+
+from reward_serve.client import transport
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,11 +35,15 @@ class _Clock(selectors.SelectSelector):
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """What ``main`` returns, on a loop of its own; ``time.monotonic`` tells the loop's time."""
+    """What ``main`` returns, on a loop of its own, which is also that of its clients.
+
+    ``time.monotonic`` tells the loop's time.
+    """
     clock = _Clock()
 
     async def started() -> T:
-        return await main()
+        with mock.patch.dict(transport._loops, {os.getpid(): asyncio.get_running_loop()}):
+            return await main()
 
     with (
         mock.patch("time.monotonic", clock),

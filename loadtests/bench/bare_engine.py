@@ -33,9 +33,7 @@ from loadtests.bench.common import (
     spread,
 )
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate, set_environment
 from reward_serve.schema import Status

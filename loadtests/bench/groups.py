@@ -29,7 +29,7 @@ from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
 from loadtests.cluster import local_cluster
 from reward_serve.client import Client
-from reward_serve.client.handle import HandleTransport
+from reward_serve.client.transport import HandleTransport
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission

@@ -14,9 +14,7 @@ from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
 from reward_serve.config.app import ServerConfig
 
 _POLL_S = 0.1

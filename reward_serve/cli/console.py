@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import ServiceTransport
+from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.keys import API_KEY_VARIABLE
 

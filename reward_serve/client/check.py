@@ -14,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from reward_serve.client.client import HttpRewardClient
 from reward_serve.client.rows import PROBE_RESPONSE
@@ -56,10 +55,8 @@ def examine_service(url: str, api_key: str | None = None, requests: int = 0) -> 
                 remedy = "wait for a replica, or run `serve status`"
                 return [*findings, Finding("ready", "no", remedy)]
             findings.append(Finding("ready", "yes"))
-            result = client.score(
-                {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
-            )
-            findings.append(_verdict(result))
+            asked = {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
+            findings.append(_verdict(client.score(asked)))
             if requests and not findings[-1].remedy:
                 findings += _measured(client, requests)
     except ServiceUnavailableError as error:
@@ -79,13 +76,15 @@ def _verdict(result: ScoreResult) -> Finding:
 
 def _measured(client: HttpRewardClient, requests: int) -> list[Finding]:
     """Median latency of single requests, and the rate of a batch; each text is new to the cache."""
+    words = ("".join(random.choices("bcdfghklmnprst", k=12)) for _ in range(10 + requests))
+    probes = [{"response": f"{PROBE_RESPONSE} {word}", "reference": "18"} for word in words]
     times_ms = []
-    for request in _probes(10):
+    for probe in probes[:10]:
         began = time.perf_counter()
-        client.score(request)
+        client.score(probe)
         times_ms.append(1000 * (time.perf_counter() - began))
     began = time.perf_counter()
-    results = client.score_batch(_probes(requests))
+    results = client.score_batch(probes[10:])
     rate = requests / (time.perf_counter() - began)
     failed = [result for result in results if result.status is not Status.OK]
     by = ", ".join(f"{n} by {source}" for source, n in Counter(r.source for r in results).items())
@@ -94,11 +93,6 @@ def _measured(client: HttpRewardClient, requests: int) -> list[Finding]:
         Finding("latency", f"median {statistics.median(times_ms):.1f} ms, one at a time"),
         Finding("a batch", found, failed[0].reason if failed else None),
     ]
-
-
-def _probes(number: int) -> list[dict[str, Any]]:
-    words = ["".join(random.choices("bcdfghklmnprst", k=12)) for _ in range(number)]
-    return [{"response": f"{PROBE_RESPONSE} {word}", "reference": "18"} for word in words]
 
 
 def main() -> None:

@@ -10,30 +10,26 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
-from reward_serve.client.handle import DEFAULT_APP, HandleTransport
-from reward_serve.client.outcomes import FAILURES, OnFailure, check_on_failure, settle
-from reward_serve.client.retrying import (
-    Batch,
-    Coalescer,
-    Endpoint,
-    Outcome,
-    Result,
-    Ticket,
-    failed_group,
-    failed_score,
-    hand_out,
+from reward_serve.client.outcomes import (
+    FAILURES,
+    OnFailure,
+    ScoringError,
+    check_on_failure,
+    settle,
 )
+from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
 from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import (
+    DEFAULT_APP,
+    HandleTransport,
+    HttpTransport,
     NotConnectedError,
     Request,
     ServiceTransport,
     as_dict,
-    on_own_loop,
     own_loop,
-    refuse_to_block,
     run,
 )
 from reward_serve.explanation import Explanation
@@ -45,11 +41,9 @@ from reward_serve.schema import (
     GroupResult,
     ScoreResult,
     Status,
+    failure,
     hint,
 )
-
-if TYPE_CHECKING:
-    from reward_serve.client.http import HttpTransport
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +134,6 @@ class Client:
             ScoringError: one has no score and ``on_failure`` is ``raise``.
             NotConnectedError: see ``score``.
         """
-        refuse_to_block()
         with self._submitted(requests, None) as tickets:
             return [ticket.answer.result() for ticket in tickets]
 
@@ -165,7 +158,9 @@ class Client:
             ScoringError: a response has no score and ``on_failure`` is ``raise``.
             NotConnectedError: see ``score``.
         """
-        return run(self.ascore_group(request))
+        with self._submitted([request], None, is_group=True) as (ticket,):
+            result: GroupResult = ticket.answer.result()
+        return result
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """``score_group``, awaited; ``on_failure`` applies to each response without a score.
@@ -173,26 +168,10 @@ class Client:
         ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
         those of a group.
         """
-        if isinstance(request, GroupRequest):
-            request = request.model_dump(mode="json", exclude_unset=True)
-        body = {**self._defaults, **request}
-        self._refuse_fork()
-        if isinstance(body.get("responses"), tuple):
-            body["responses"] = list(body["responses"])
-        responses = list(body.get("responses") or ())
-        self.counters.add(asked=len(responses))
-        found = await on_own_loop(self._ask_group(body))
-        results = found.results
-        if len(results) != len(responses):  # invalid, or more responses than a group may have
-            results = [failed_score({}, found.status, found.reason or "")] * len(responses)
-        outcomes = [
-            self._outcome({"response": response, "group_size": len(responses)}, result)
-            for response, result in zip(responses, results, strict=True)
-        ]
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return found.model_copy(update={"results": outcomes})
+        loop = asyncio.get_running_loop()
+        with self._submitted([request], loop, is_group=True) as (ticket,):
+            result: GroupResult = await ticket.answer
+        return result
 
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
@@ -204,18 +183,25 @@ class Client:
 
     async def aexplain(self, request: Request) -> Explanation:
         """``explain``, awaited."""
+        self._refuse_fork()
         body = as_dict(request, self._defaults)
         return await self._endpoint.transport.aexplain(body)
 
     @contextmanager
     def _submitted(
-        self, requests: Sequence[Request], loop: asyncio.AbstractEventLoop | None
+        self,
+        requests: Sequence[Request | GroupRequest],
+        loop: asyncio.AbstractEventLoop | None,
+        is_group: bool = False,
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._refuse_fork()
-        tickets = [Ticket(as_dict(request, self._defaults), loop) for request in requests]
-        self.counters.add(asked=len(tickets))
-        self._coalescer.submit(tickets)
+        tickets = [Ticket(as_dict(each, self._defaults), loop, is_group) for each in requests]
+        self.counters.add(asked=len(_responses(tickets[0].body)) if is_group else len(tickets))
+        valid = [ticket for ticket in tickets if ticket.result is None]
+        self._coalescer.submit(valid)
+        if len(valid) < len(tickets):
+            self._deliver([ticket for ticket in tickets if ticket.result is not None])
         try:
             yield tickets
         except BaseException:
@@ -232,44 +218,41 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        send = endpoint.transport.ascore_batch
-        await self._run(Batch(endpoint, tickets, self._deliver, send, failed_score))
-
-    async def _ask_group(self, body: dict[str, Any]) -> GroupResult:
-        """The result of a group, which is retried while no response has a score."""
-        endpoint, ticket = self._endpoint.of_model(body.get("model")), Ticket(body)
-        final: dict[Ticket, GroupResult] = {}
-
-        async def send(bodies: Sequence[dict[str, Any]]) -> list[GroupResult]:
-            return [await endpoint.transport.ascore_group(bodies[0])]
-
-        await self._run(Batch(endpoint, [ticket], final.update, send, failed_group))
-        return final[ticket]
-
-    async def _run(self, batch: Batch[Result]) -> None:
+        batch = Batch(endpoint, tickets, self._deliver)
         await batch.run(self._max_attempts, lambda retried: self.counters.add(retried=retried))
 
-    def _deliver(self, results: Sequence[tuple[Ticket, ScoreResult]]) -> None:
+    def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
-        outcomes = [(ticket, self._outcome(ticket.body, result)) for ticket, result in results]
+        if tickets[0].is_group:
+            hand_out([(each, self._of_group(each.body, each.result)) for each in tickets])
+            return
+        outcomes = self._outcomes([(ticket.body, ticket.result) for ticket in tickets])
         if self._samples is not None:
-            for (ticket, outcome), (_, result) in zip(outcomes, results, strict=True):
-                final = outcome if isinstance(outcome, ScoreResult) else result
+            for ticket, outcome in zip(tickets, outcomes, strict=True):
+                final = outcome if isinstance(outcome, ScoreResult) else ticket.result
                 self._samples.note(ticket.body, final)
-        hand_out(outcomes)
+        hand_out(zip(tickets, outcomes, strict=True))
 
-    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> Outcome:
-        """Count a result, and replace it by ``on_failure`` if it has no score."""
-        if result.status is Status.OK:
-            self.counters.add(ok=1)
-            return result
-        outcome: Outcome
-        try:
-            outcome = settle(body, result, self._on_failure)
-        except Exception as error:
-            outcome = error
-        is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
+    def _of_group(self, body: Mapping[str, Any], found: GroupResult) -> GroupResult | ScoringError:
+        results, size = found.results, len(_responses(body))
+        if len(results) != size:  # invalid, or more responses than a group may have
+            results = [failure(found.status, found.reason or "")] * size
+        outcomes = self._outcomes([({"group_size": size}, result) for result in results])
+        errors = (outcome for outcome in outcomes if isinstance(outcome, ScoringError))
+        return next(errors, None) or found.model_copy(update={"results": outcomes})
+
+    def _outcomes(
+        self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
+    ) -> list[ScoreResult | ScoringError]:
+        """Count results, and replace those without a score by ``on_failure``."""
+        outcomes = [r if r.status is Status.OK else self._failed(body, r) for body, r in asked]
+        self.counters.add(ok=sum(result.status is Status.OK for _, result in asked))
+        return outcomes
+
+    def _failed(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
         status = result.status.value
+        outcome = settle(body, result, self._on_failure)
+        is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
         self.counters.add(failed=1, fallback=int(is_fallback), **{f"failed_{status}": 1})
         failed = self.counters.snapshot()["failed"]
         if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
@@ -287,10 +270,8 @@ class RewardClient(Client):
         app: the Serve application's name.
         model: default reward model of requests, as a name or an alias; by default the
             application's first.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
+        timeout_s, on_failure, **settings: arguments of ``Client``; by default, typed failures are
             returned.
-        **settings: other arguments of ``Client``.
     """
 
     def __init__(
@@ -314,10 +295,8 @@ class HttpRewardClient(Client):
     Args:
         url: the service, such as ``http://127.0.0.1:8000``.
         api_key: sent as ``Authorization: Bearer``.
-        timeout_s: default deadline of a request, over all attempts, in seconds.
-        on_failure: how to handle a request without a score; by default, the typed failure is
+        timeout_s, on_failure, **settings: arguments of ``Client``; by default, typed failures are
             returned.
-        **settings: other arguments of ``Client``.
 
     Raises:
         ServiceUnavailableError: the URL is malformed.
@@ -333,8 +312,8 @@ class HttpRewardClient(Client):
         on_failure: OnFailure | str = "none",
         **settings: Any,
     ) -> None:
-        transport = _http_transport(url, api_key)
-        super().__init__(transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
+        self._transport = HttpTransport(url, api_key)
+        super().__init__(self._transport, timeout_s=timeout_s, on_failure=on_failure, **settings)
 
     def models(self) -> list[dict[str, Any]]:
         """The service's reward models, as ``/v1/models`` lists them.
@@ -358,16 +337,9 @@ class HttpRewardClient(Client):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @property
-    def _transport(self) -> HttpTransport:
-        return cast("HttpTransport", self._endpoint.transport)
 
-
-def _http_transport(url: str, api_key: str | None) -> HttpTransport:
-    # httpx takes a quarter of the library's import time, and calls by handle do not need it.
-    from reward_serve.client.http import HttpTransport
-
-    return HttpTransport(url, api_key)
+def _responses(group: Mapping[str, Any]) -> list[str]:
+    return list(group.get("responses") or ())
 
 
 def connect(
@@ -397,9 +369,9 @@ def connect(
         ValueError: both ``url`` and ``app``, or both ``api_key`` and ``api_key_file``, are given,
             or a setting is invalid.
     """
-    known = inspect.signature(connect).parameters | inspect.signature(Client).parameters
+    known = {*inspect.signature(connect).parameters, *inspect.signature(Client).parameters}
     for name in settings.keys() - known:
-        names = known.keys() - {"settings", "transport"}
+        names = known - {"settings", "transport"}
         raise TypeError(f"{name}: unknown setting ({hint(name, names)})")
     if url and app:
         raise ValueError(f"url and app={app!r} are both given; give one of them")
@@ -423,7 +395,7 @@ def _client(*target: Any, **settings: Any) -> Client:
 @functools.cache
 def _shared_endpoint(pid: int, url: str | None, app: str | None, key: str | None) -> Endpoint:
     """The endpoint of a service, shared by its clients, so that they detect an outage together."""
-    return Endpoint(_http_transport(url, key) if url else HandleTransport(app or DEFAULT_APP))
+    return Endpoint(HttpTransport(url, key) if url else HandleTransport(app or DEFAULT_APP))
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:

@@ -46,16 +46,14 @@ def check_on_failure(on_failure: object) -> OnFailure:
     return value
 
 
-def settle(request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure) -> ScoreResult:
-    """The result if it has a score, otherwise the replacement by ``on_failure``.
-
-    Raises:
-        ScoringError: the result has no score and ``on_failure`` is ``raise``.
-    """
-    if result.status is Status.OK or on_failure == "none":
+def settle(
+    request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure
+) -> ScoreResult | ScoringError:
+    """What a caller gets for a result without a score, by ``on_failure``."""
+    if on_failure == "none":
         return result
     if on_failure == "raise":
-        raise ScoringError(result)
+        return ScoringError(result)
     by_rule = on_failure in ("rule", "lexical")
     if by_rule and request.get("group_size"):  # a place in a group is on another scale
         return result

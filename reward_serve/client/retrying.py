@@ -7,14 +7,16 @@ model's ``Endpoint`` while the circuit of that is closed.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from reward_serve.client.transport import (
     MALFORMED,
@@ -25,7 +27,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
-from reward_serve.routing.deployment_client import is_answer, size_of
+from reward_serve.routing.deployment_client import is_answer
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,
@@ -48,9 +50,10 @@ PROBE_EVERY_S = 2.0
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
+_NOT_JSON = (TypeError, ValueError, RecursionError)
 
-Result = TypeVar("Result", bound=ScoreResult | GroupResult)
-Outcome = ScoreResult | BaseException
+Result = ScoreResult | GroupResult
+Outcome = Result | BaseException
 
 
 class Ticket:
@@ -59,32 +62,70 @@ class Ticket:
     Args:
         body: the request.
         loop: the event loop that awaits ``answer``; None if a thread waits for it.
+        is_group: whether it is a ``GroupRequest``.
 
     Attributes:
         body: the request with an id.
         answer: the future of its outcome.
+        size: its bytes as JSON.
+        timeout_s: its deadline, in seconds from when its batch began.
+        ends: its deadline, on the monotonic clock.
+        result: the latest result; ``invalid`` from the start if JSON cannot carry the request. By
+            handle, what cannot be pickled here or loaded there would fail its whole batch.
         gone: whether the caller no longer waits.
     """
 
-    __slots__ = ("answer", "body", "gone", "has_own_id", "loop")
-
-    def __init__(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self,
+        body: dict[str, Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+        is_group: bool = False,
+    ) -> None:
         self.body = with_id(body)
-        self.has_own_id = body.get("id") is not None
+        self.own_id = body.get("id")
+        self.is_group = is_group
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
-        self.gone = False
+        self.timeout_s = longest_timeout_s([body])
+        self.ends = math.inf
+        self.result: Any = None
+        self.was_sent = self.gone = False
+        try:
+            self.size = len(json.dumps(body))
+        except _NOT_JSON as error:
+            field = next((name for name in body if not _is_json(body[name])), "request")
+            why = f"cannot be written as JSON: {error}; send plain Python values"
+            self.fail(Status.INVALID, f"{field}: {why}")
+
+    def to_send(self) -> dict[str, Any]:
+        """The request; when it is retried, with the rest of its deadline."""
+        if not self.was_sent or self.timeout_s != self.body.get("timeout_s"):
+            self.was_sent = True  # an invalid deadline is for the service to refuse
+            return self.body
+        return {**self.body, "timeout_s": max(self.ends - time.monotonic(), 0.001)}
+
+    def fail(self, status: Status, reason: str) -> None:
+        """Set the result to a failure."""
+        self.result = failure(status, reason, **echoes(self.body))
+        if self.is_group:
+            size = size_of_group(self.body)
+            self.result = group_failure(self.result, size, **echoes(self.body))
 
 
-Send = Callable[[Sequence[dict[str, Any]]], Awaitable[list[Result]]]
-Deliver = Callable[[Sequence[tuple[Ticket, Result]]], None]
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except _NOT_JSON:
+        return False
+    return True
 
 
 class Coalescer:
     """Collects requests into batches on one event loop.
 
     Requests are sent when they are many (in number or bytes), when no other batch is in progress,
-    or when the first of them has waited for ``WINDOW_S``. Those of each model are a batch.
+    or when the first of them has waited for ``WINDOW_S``. Those of each model are a batch, and so
+    is each group.
 
     Args:
         ask: sends a batch and delivers each ticket's outcome.
@@ -121,25 +162,19 @@ class Coalescer:
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
         """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
-        with suppress(RuntimeError):  # the loop has ended with its process
-            self._loop.call_soon_threadsafe(self._abandon, tickets)
+        self._loop.call_soon_threadsafe(self._abandon, tickets)
 
     def _take(self) -> None:
         self._is_woken = False  # before emptying the queue, so that later requests wake the loop
         while self._incoming:
             ticket = self._incoming.popleft()
-            try:
-                size = size_of(ticket.body)
-            except Exception as error:  # such as a dict that its caller changes
-                hand_out([(ticket, error)])
-                continue
-            if self._bytes + size > MAX_BYTES and self._waiting:
+            if self._bytes + ticket.size > MAX_BYTES and self._waiting:
                 self._send()
             self._waiting.append(ticket)
-            self._bytes += size
+            self._bytes += ticket.size
             if len(self._waiting) >= self._max_batch:
                 self._send()
-        if self._waiting and all(map(_is_abandoned, self._in_progress.values())):
+        if self._waiting and not self._in_progress:
             self._send()
         elif self._waiting and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._send)
@@ -148,12 +183,13 @@ class Coalescer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        by_model: dict[str, list[Ticket]] = {}
+        batches: dict[Any, list[Ticket]] = {}
         for ticket in self._waiting:
             if not ticket.gone:
-                by_model.setdefault(repr(ticket.body.get("model")), []).append(ticket)
+                key = ticket if ticket.is_group else repr(ticket.body.get("model"))
+                batches.setdefault(key, []).append(ticket)
         self._waiting, self._bytes = [], 0
-        for batch in by_model.values():
+        for batch in batches.values():
             task = self._loop.create_task(self._ask(batch))
             self._in_progress[task] = batch
             task.add_done_callback(self._ended)
@@ -172,24 +208,20 @@ class Coalescer:
             ticket.gone = True
         gone = set(tickets)
         for task, batch in self._in_progress.items():
-            if not gone.isdisjoint(batch) and _is_abandoned(batch):
+            is_abandoned = all(ticket.gone or ticket.answer.done() for ticket in batch)
+            if is_abandoned and not gone.isdisjoint(batch):
                 task.cancel()
-
-
-def _is_abandoned(batch: Sequence[Ticket]) -> bool:
-    """Whether nobody waits for an answer any more."""
-    return all(ticket.gone or ticket.answer.done() for ticket in batch)
 
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
     """Deliver the tickets' outcomes, with one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Outcome]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
-        if ticket.loop is None:
-            _resolve([(ticket.answer, outcome)])
-        else:
-            by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
+        by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
     for loop, answers in by_loop.items():
+        if loop is None:
+            _resolve(answers)
+            continue
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(_resolve, answers)
 
@@ -218,7 +250,7 @@ class Endpoint:
 
     Attributes:
         up: whether the circuit is closed, so that requests are sent.
-        on_outage: called when the circuit opens.
+        batches: those in progress, which end when the circuit opens.
         unanswered: the latest request without an answer, for probes.
     """
 
@@ -226,11 +258,11 @@ class Endpoint:
         self.name = f"{transport.name}, model {model!r}" if model else transport.name
         self.transport = transport
         self.up = True
-        self.on_outage: set[Callable[[], None]] = set()
-        self.unanswered: dict[str, Any] = {}
+        self.batches: set[Batch] = set()
+        self.unanswered: Ticket | None = None
         self._of_models: dict[str, Endpoint] = {}
         self._asked = False
-        self._good: dict[str, Any] | None = None  # a request that was answered
+        self._good: Ticket | None = None  # a request that was answered
         self._answered_at = float("-inf")
         self._lost_at = 0.0
         self._reason = ""
@@ -245,29 +277,23 @@ class Endpoint:
         return self._of_models[name]
 
     @property
-    def in_doubt(self) -> bool:
-        """Whether a call had no answer, and no probe has had one since."""
-        return self._probing is not None and not self._probing.done()
-
-    @property
     def outage(self) -> str:
         """Why the circuit is open."""
         seconds = time.monotonic() - self._lost_at
         return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
 
-    async def ask(self, bodies: Sequence[dict[str, Any]], send: Send[Result]) -> list[Result]:
-        """The results that ``send`` returns; records whether the service answered.
+    async def ask(self, tickets: Sequence[Ticket]) -> Sequence[Result]:
+        """The results of a group, or of requests; records whether the service answered.
 
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
         """
         first, self._asked = not self._asked, True
+        bodies = [ticket.to_send() for ticket in tickets]
         try:
-            results = await send(bodies)
+            results = await self._sent(bodies, tickets[0].is_group)
         except ServiceUnavailableError as error:
-            if error.answered:
-                self._answered_at = time.monotonic()
-            elif first and not isinstance(error, NotConnectedError):
+            if first and not (error.answered or isinstance(error, NotConnectedError)):
                 logger.warning("asking again until each request's deadline: %s", error)
             raise
         except Exception as error:
@@ -275,24 +301,30 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
-        pairs = zip(bodies, results, strict=True)
-        self._good = next((body for body, r in pairs if r.status is Status.OK), self._good)
+        pairs = zip(tickets, results, strict=True)
+        self._good = next((each for each, r in pairs if r.status is Status.OK), self._good)
         return results
 
-    def lost(self, body: dict[str, Any], since: float, reason: str) -> None:
+    async def _sent(self, bodies: Sequence[dict[str, Any]], is_group: bool) -> Sequence[Result]:
+        if is_group:
+            return [await self.transport.ascore_group(bodies[0])]
+        return await self.transport.ascore_batch(bodies)
+
+    def lost(self, ticket: Ticket, since: float, reason: str) -> None:
         """Probe after a call without an answer, unless another was answered recently.
 
         Args:
-            body: a request of the call.
+            ticket: a request of the call.
             since: when the call began, on the monotonic clock; an answer is recent if it came in
                 the second half of the time since then.
             reason: the call's last failure.
         """
-        self.unanswered = body
-        if self.in_doubt or self._answered_at > (since + time.monotonic()) / 2:
+        self.unanswered = ticket
+        is_probing = self._probing is not None and not self._probing.done()
+        if is_probing or self._answered_at > (since + time.monotonic()) / 2:
             return
         self._lost_at, self._reason = since, reason or "timed out"
-        probe = self._probe(longest_timeout_s([body]))
+        probe = self._probe(ticket.timeout_s)
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
     async def _probe(self, timeout_s: float) -> None:
@@ -305,39 +337,38 @@ class Endpoint:
         self._answered_at = time.monotonic()
         if self.up:
             logger.warning("%s answers, but a call had no answer: %s", self.name, self._reason)
-            return
-        self.up = True
-        seconds = self._answered_at - self._lost_at
-        logger.warning("%s answers again, after %.0f s", self.name, seconds)
+        else:
+            self.up = True
+            seconds = self._answered_at - self._lost_at
+            logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        request = {**(self._good or self.unanswered), "timeout_s": timeout_s}
+        ticket = self._good or self.unanswered
+        assert ticket is not None
+        request = {**ticket.body, "timeout_s": timeout_s}
+        if not ticket.is_group:  # alone, a member of a cohort would wait for the others
+            request["group_size"] = None
         try:
-            if "responses" in request:  # any service refuses a group that is sent as a request
-                return is_answer(await self.transport.ascore_group(request))
-            # Alone, a member of a cohort would wait for the others until it is a timeout.
-            (result,) = await self.transport.ascore_batch([{**request, "group_size": None}])
-            return is_answer(result)
+            return all(map(is_answer, await self._sent([request], ticket.is_group)))
         except ServiceUnavailableError as error:
             return error.answered
         except Exception:
             return False
 
     def _open(self) -> None:
-        if not self.up:
-            return
-        self.up = False
-        logger.warning(
-            "%s does not answer (%s): requests fail immediately instead of waiting for their "
-            "deadlines; probing every %g s until it answers",
-            self.name, self._reason, PROBE_EVERY_S,
-        )  # fmt: skip
-        for call in list(self.on_outage):
-            call()
+        if self.up:
+            self.up = False
+            logger.warning(
+                "%s does not answer (%s): requests fail immediately instead of waiting for their "
+                "deadlines; probing every %g s until it answers",
+                self.name, self._reason, PROBE_EVERY_S,
+            )  # fmt: skip
+            for batch in list(self.batches):
+                batch.give_up()
 
 
-class Batch(Generic[Result]):
-    """Requests of one model, sent until each result is final.
+class Batch:
+    """Requests of one model, or one group, sent until each result is final.
 
     A request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
     ``max_attempts``, unless its caller has left. All other results are final. Retries keep the
@@ -348,29 +379,22 @@ class Batch(Generic[Result]):
     Args:
         endpoint: the model's.
         tickets: the requests.
-        deliver: called with final results, while other requests are retried.
-        send: the transport's method.
-        failed: makes the result of a request that failed.
+        deliver: called with the tickets whose results are final, while others are retried.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         tickets: Sequence[Ticket],
-        deliver: Deliver[Result],
-        send: Send[Result],
-        failed: Callable[[dict[str, Any], Status, str], Result],
+        deliver: Callable[[Sequence[Ticket]], None],
     ) -> None:
-        now = time.monotonic()
         self._endpoint = endpoint
         self._tickets = tickets
         self._deliver = deliver
-        self._send = send
-        self._failed = failed
         self._open = set(tickets)  # those without a final result
-        self._latest: dict[Ticket, Result] = {}
-        self._ends = {ticket: now + longest_timeout_s([ticket.body]) for ticket in tickets}
-        self._sent: set[Ticket] = set()
+        now = time.monotonic()
+        for ticket in tickets:
+            ticket.ends = now + ticket.timeout_s
         self._retry_after_s = 0.0
         self._last_reason = ""
 
@@ -385,7 +409,7 @@ class Batch(Generic[Result]):
             NotConnectedError: this process cannot reach the service.
         """
         attempt, unanswered_since = 0, None
-        with self._bounded():
+        with self._in_progress():
             while self._open:
                 attempt += 1
                 if attempt > 1:
@@ -403,42 +427,33 @@ class Batch(Generic[Result]):
                     await asyncio.sleep(pause_s)
                 self._open -= {ticket for ticket in self._open if ticket.gone}
         if unanswered_since is not None:
-            self._endpoint.lost(self._tickets[-1].body, unanswered_since, self._last_reason)
+            self._endpoint.lost(self._tickets[-1], unanswered_since, self._last_reason)
         self._close(self._open)
 
     @contextmanager
-    def _bounded(self) -> Iterator[None]:
+    def _in_progress(self) -> Iterator[None]:
         """During the block, end each request at its own deadline, and all during an outage."""
         if not self._endpoint.up:
-            self._give_up()
-        timers = self._expire_later()
-        self._endpoint.on_outage.add(self._give_up)
+            self.give_up()
+        loop, late_s = asyncio.get_running_loop(), SERVICE_GRACE_S - time.monotonic()
+        ends = {ticket.ends for ticket in self._open}
+        timers = [loop.call_later(end + late_s, self._expire, end) for end in ends]
+        self._endpoint.batches.add(self)
         try:
             yield
         finally:
-            self._endpoint.on_outage.discard(self._give_up)
+            self._endpoint.batches.discard(self)
             for timer in timers:
                 timer.cancel()
 
-    def _give_up(self) -> None:
-        # The request that the endpoint probes with may itself be at fault.
-        self._endpoint.unanswered = self._tickets[-1].body
+    def give_up(self) -> None:
+        """End all requests, as the service does not answer."""
+        self._endpoint.unanswered = self._tickets[-1]  # the one before may itself be at fault
         self._fail(self._open, Status.ERROR, self._endpoint.outage)
         self._close(self._open)
 
-    def _expire_later(self) -> list[asyncio.TimerHandle]:
-        """Set timers that end each request at its deadline plus the grace, if deadlines differ.
-
-        Without them a request would wait for the longest deadline of its attempt.
-        """
-        ends = set(self._ends.values())
-        if len(ends) < 2:
-            return []
-        loop, now = asyncio.get_running_loop(), time.monotonic()
-        return [loop.call_later(end + SERVICE_GRACE_S - now, self._expire, end) for end in ends]
-
     def _expire(self, end: float) -> None:
-        late = {ticket for ticket in self._open if self._ends[ticket] <= end}
+        late = {ticket for ticket in self._open if ticket.ends <= end}
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
@@ -448,7 +463,7 @@ class Batch(Generic[Result]):
         if not tickets:
             return True
         try:
-            results = await self._endpoint.ask(list(map(self._body, tickets)), self._send)
+            results = await self._endpoint.ask(tickets)
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
@@ -458,28 +473,14 @@ class Batch(Generic[Result]):
                 parts = (tickets[:half], tickets[half:])
                 await asyncio.gather(*map(self._is_answered, parts))
                 return True
-            self._refused(tickets, error)
+            self._retry_after_s = error.retry_after_s or 0.0
+            self._fail(tickets, Status.ERROR if error.retryable else Status.INVALID, str(error))
+            if not error.retryable:
+                self._close(tickets)
             return error.answered or not error.retryable
-        self._record(tickets, results)
-        return any(map(is_answer, results))
-
-    def _body(self, ticket: Ticket) -> dict[str, Any]:
-        """The request; when it is retried, with the rest of its deadline."""
-        body = ticket.body
-        if ticket not in self._sent:
-            self._sent.add(ticket)
-            return body
-        if longest_timeout_s([body]) != body.get("timeout_s"):  # invalid: for the service to refuse
-            return body
-        return {**body, "timeout_s": max(self._ends[ticket] - time.monotonic(), 0.001)}
-
-    def _record(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
-        """Store the results; those that are not retried are final."""
         final, self._retry_after_s = [], 0.0
         for ticket, result in zip(tickets, results, strict=True):
-            if ticket not in self._open:  # expired
-                continue
-            self._latest[ticket] = result
+            ticket.result = result
             if not is_answer(result):
                 self._last_reason = result.reason or ""
             if result.status in _RETRIED:
@@ -487,48 +488,28 @@ class Batch(Generic[Result]):
             else:
                 final.append(ticket)
         self._close(final)
-
-    def _refused(self, tickets: Sequence[Ticket], error: ServiceUnavailableError) -> None:
-        """Record a failed attempt."""
-        status = Status.ERROR if error.retryable else Status.INVALID
-        self._fail(self._open.intersection(tickets), status, str(error))
-        self._retry_after_s = error.retry_after_s or 0.0
-        if not error.retryable:
-            self._close(tickets)
+        return any(map(is_answer, results))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
         self._last_reason = reason
-        for ticket in tickets:
-            self._latest[ticket] = self._failed(ticket.body, status, reason)
+        for ticket in self._open.intersection(tickets):
+            ticket.fail(status, reason)
 
     def _close_due(self, then: float) -> None:
         """Make the results final of the requests whose deadlines are before ``then``."""
-        self._close([ticket for ticket in self._open if self._ends[ticket] < then])
+        self._close([ticket for ticket in self._open if ticket.ends < then])
 
     def _close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""
-        final = self._open.intersection(tickets)
-        self._open -= final
+        closed = self._open.intersection(tickets)
+        self._open -= closed
+        final = [ticket for ticket in self._tickets if ticket in closed]
+        for ticket in final:
+            if ticket.result is None:
+                ticket.fail(Status.TIMEOUT, "the deadline passed before it was sent")
+            ticket.result.id = ticket.own_id
         if final:
-            self._deliver([(each, self._result(each)) for each in self._tickets if each in final])
-
-    def _result(self, ticket: Ticket) -> Result:
-        if ticket not in self._latest:
-            late = "the deadline passed before it was sent"
-            self._latest[ticket] = self._failed(ticket.body, Status.TIMEOUT, late)
-        if not ticket.has_own_id:
-            self._latest[ticket].id = None
-        return self._latest[ticket]
-
-
-def failed_score(body: dict[str, Any], status: Status, reason: str) -> ScoreResult:
-    """The result of a request that failed."""
-    return failure(status, reason, **echoes(body))
-
-
-def failed_group(body: dict[str, Any], status: Status, reason: str) -> GroupResult:
-    """The result of a group that failed."""
-    return group_failure(failure(status, reason), size_of_group(body), **echoes(body))
+            self._deliver(final)
 
 
 def _backoff_s(attempt: int) -> float:

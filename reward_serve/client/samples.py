@@ -28,11 +28,7 @@ TABLE = "judge/samples"
 _CHARACTERS = 500
 
 
-def _no_step() -> int | None:
-    return None
-
-
-_step: Callable[[], int | None] = _no_step
+_step: Callable[[], int | None] = lambda: None  # noqa: E731
 
 
 def count_steps(current: Callable[[], int | None]) -> None:

@@ -1,19 +1,29 @@
-"""What the client's modules share: its event loop, the transports' protocol and errors, parsing."""
+"""The transports of a client, by handle and over HTTP, and the event loop that they share."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import math
 import os
+import sys
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
+import httpx
 from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
+from reward_serve.keys import API_KEY_VARIABLE
+from reward_serve.routing.deployment_client import call_errors, handle_of
+from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import (
     GroupResult,
     ScoreRequest,
@@ -24,16 +34,22 @@ from reward_serve.schema import (
     size_of_group,
 )
 
+DEFAULT_APP = "reward"
 SERVICE_GRACE_S = 5.0
 """Seconds that a transport waits beyond the deadline, which the service enforces."""
 TOO_LARGE = 413
 MALFORMED = 422
 _TOO_MANY = 429
-_NOT_JSON = (TypeError, ValueError, RecursionError)
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
-_THREAD = "reward-serve"
+_CONNECT_S = 30.0
+_ROUTES = {  # and a field of each one's answer
+    "score_batch": ("/v1/score/batch", "results"),
+    "score_group": ("/v1/score/group", "status"),
+    "explain": ("/v1/explain", "result"),
+}
 
 Request = ScoreRequest | Mapping[str, Any]
+Method = Literal["score_batch", "score_group", "explain"]
 _Result = TypeVar("_Result")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -41,43 +57,32 @@ _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: no thread survives a fork
 _id_prefix = uuid4().hex[:12]
 _id_numbers = count()
+_forked_with_ray = False  # whether this process was forked from one connected to Ray
+
+
+def _note_fork() -> None:
+    global _forked_with_ray
+    ray = sys.modules.get("ray")
+    _forked_with_ray = _forked_with_ray or (ray is not None and ray.is_initialized())
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
     """The event loop of this process's clients; the first call starts it in a thread."""
     pid = os.getpid()
-    if pid not in _loops:
-        with _lock:
-            if pid not in _loops:
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
-                _loops[pid] = loop  # last, as Ctrl-C may come before
-    return _loops[pid]
-
-
-def refuse_to_block() -> None:
-    """Raise RuntimeError on the loop's own thread, which must not wait for itself."""
-    if threading.current_thread().name == _THREAD:
-        raise RuntimeError("this would block the clients' event loop; await the async method")
+    with _lock:
+        if pid not in _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
+            _loops[pid] = loop  # last, as Ctrl-C may come before
+        return _loops[pid]
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine on the loop and wait for its result.
-
-    Raises:
-        RuntimeError: the caller runs on the loop itself, for example in a transport.
-    """
-    try:
-        refuse_to_block()
-    except RuntimeError:
-        work.close()
-        raise
-    future = asyncio.run_coroutine_threadsafe(work, own_loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+    """Run a coroutine on the loop and wait for its result, in another thread than the loop's."""
+    return asyncio.run_coroutine_threadsafe(work, own_loop()).result()
 
 
 async def on_own_loop(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -118,57 +123,292 @@ class ServiceUnavailableError(RuntimeError):
         return busy or not self.retryable
 
 
-class NotSentError(ServiceUnavailableError):
-    """JSON cannot carry a request, so nothing was sent."""
-
-    @property
-    def answered(self) -> bool:
-        """False: the service was not asked."""
-        return False
-
-
 class NotConnectedError(ServiceUnavailableError):
     """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
 
 
 class Transport(Protocol):
-    """Sends a batch to a service once, without retries.
-
-    Results are matched with requests by ``id``, which callers set (``with_id``).
-    """
+    """What scores a batch: a transport, which asks once, or a client, which retries."""
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-        """A result for each request, in order.
-
-        Raises:
-            ServiceUnavailableError: the call failed as a whole.
-        """
+        """A result for each request, in order."""
 
 
-class ServiceTransport(Transport, Protocol):
-    """The transport of a client, which can explain results, too.
+class ServiceTransport(ABC):
+    """The transport of a client. Results are matched with requests by ``id`` (see ``with_id``).
 
-    Attributes:
+    Args:
         name: the service in messages, such as its URL.
     """
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    async def aexplain(self, request: dict[str, Any]) -> Explanation:
-        """The explanation of one request's result; raises as ``ascore_batch``."""
+    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """A result for each request, in order.
+
+        Raises:
+            ServiceUnavailableError: the service cannot be reached, refuses the batch or does not
+                answer it in full, or another service answers.
+            NotConnectedError: by handle, there is no cluster, Ray Serve is not installed, or this
+                process was forked from one that is connected to Ray.
+        """
+        contents = await self._answer("score_batch", requests)
+        if not isinstance(contents, list) or len(contents) != len(requests):
+            raise self._fault(f"a batch of {len(requests)} was not answered in full")
+        results = [self._parsed(ScoreResult, each, "a result") for each in contents]
+        for result, body in zip(results, requests, strict=True):
+            self._check_id(result, body)
+        return results
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
+        content = await self._answer("score_group", [request])
+        found = self._parsed(GroupResult, content, "that of a group")
+        if found.status is Status.OK and len(found.results) != size_of_group(request):
+            raise self._fault("a group was not answered in full")
+        self._check_id(found, request)
+        return found
+
+    async def aexplain(self, request: dict[str, Any]) -> Explanation:
+        """The explanation of a request's result; raises as ``ascore_batch``."""
+        content = await self._answer("explain", [request])
+        return self._parsed(Explanation, content, "an explanation")
+
+    @abstractmethod
+    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
+        """The content of the service's answer to the requests."""
+
+    def _fault(self, what: str, **about: Any) -> ServiceUnavailableError:
+        return ServiceUnavailableError(f"{self.name}: {what}", **about)
+
+    def _parsed(self, contract: type[_Answer], content: Any, expected: str) -> _Answer:
+        try:
+            return contract.model_validate(content)
+        except ValidationError as error:
+            why = f"its answer is not {expected}: {describe_errors(error)}"
+            raise self._fault(why) from error
+
+    def _check_id(self, result: ScoreResult | GroupResult, body: Mapping[str, Any]) -> None:
+        asked = body.get("id")
+        if result.id != asked and (result.id is not None or result.status is Status.OK):
+            raise self._fault(f"answered the request {asked!r} with the result of {result.id!r}")
 
 
-def as_dict(request: Request, defaults: Mapping[str, Any]) -> dict[str, Any]:
+class HttpTransport(ServiceTransport):
+    """Scores over HTTP, with the connections of the clients' event loop.
+
+    Args:
+        url: the service; a user's name and password in it are sent but not shown.
+        api_key: sent as ``Authorization: Bearer``.
+
+    Raises:
+        ServiceUnavailableError: the URL is malformed.
+        ValueError: the key cannot be sent.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        api_key = (api_key or "").strip()
+        if not api_key.isprintable() or not api_key.isascii():
+            raise ValueError("api_key: contains characters that a header cannot carry")
+        try:
+            parsed = httpx.URL(url)
+            if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
+                raise ValueError("give http://HOST:PORT, with a port below 65536")
+        except (httpx.InvalidURL, ValueError) as error:
+            shown = url.rpartition("@")[2]
+            raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
+        super().__init__(str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url)
+        base = parsed.raw_path.rstrip(b"/")
+        # Joining takes longer than looking up.
+        self._url = functools.cache(lambda path: parsed.copy_with(raw_path=base + path.encode()))
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._client: httpx.AsyncClient | None = None
+        self._is_known = False  # whether this service has answered
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The service's reward models; raises as ``ascore_batch``."""
+        reply = await self._ask("GET", "/v1/models", 10)
+        models: list[dict[str, Any]] = self._content(reply, "models")["models"]
+        return models
+
+    async def is_ready(self) -> bool:
+        """Whether every reward model has a replica that can score."""
+        try:
+            reply = await self._ask("GET", "/ready", 5)
+        except ServiceUnavailableError:
+            return False
+        return reply.status_code == 200
+
+    async def aclose(self) -> None:
+        """Close the connections. On the clients' event loop."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
+        path, field = _ROUTES[method]
+        is_batch = method == "score_batch"
+        content = json.dumps({"requests": list(bodies)} if is_batch else bodies[0]).encode()
+        reply = await self._ask("POST", path, answer_timeout_s(bodies), content)
+        answer = self._content(reply, field)
+        return answer["results"] if is_batch else answer
+
+    async def _ask(
+        self, method: str, path: str, timeout_s: float, content: bytes | None = None
+    ) -> httpx.Response:
+        """The complete answer within ``timeout_s``; from any event loop."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await on_own_loop(self._exchange(method, path, content))
+        except httpx.HTTPError as error:
+            is_away = isinstance(error, httpx.ConnectError)
+            remedy = "; is a service running there?" if is_away else ""
+            raise self._fault(f"{type(error).__name__}: {error}{remedy}") from error
+        except TimeoutError as error:
+            raise self._fault(f"no complete answer within {timeout_s:.1f} s") from error
+
+    async def _exchange(self, method: str, path: str, content: bytes | None) -> httpx.Response:
+        client = self._client = self._client or self._opened()
+        # The client's own way to make a request merges settings, which takes longer than to send.
+        return await client.send(
+            httpx.Request(method, self._url(path), headers=client.headers, content=content)
+        )
+
+    def _opened(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            headers=self._headers,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            timeout=None,
+            verify=_tls_context(),
+        )
+
+    def _content(self, reply: httpx.Response, field: str) -> dict[str, Any]:
+        """The answer's content, which has ``field`` if the service has not refused."""
+        try:
+            content = json.loads(reply.content)
+        except ValueError:
+            content = None
+        content = content if isinstance(content, dict) else {}
+        if field in content:
+            self._is_known = True
+            content.pop("detail", None)  # repeats the reason of a failure
+            return content
+        what, retry_after_s = f"HTTP {reply.status_code}", None
+        if "detail" in content:
+            self._is_known = True
+            what += f": {content['detail']}"
+        elif self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
+            raise self._fault(f"{what}, not this service; it may be restarting")
+        else:
+            what += ", not this service"
+        if reply.status_code == 401:
+            what += f"; set {API_KEY_VARIABLE} to one of the service's keys"
+        with suppress(ValueError):  # none, or a date, which this service never sends
+            retry_after_s = max(0.0, float(reply.headers.get("retry-after", "")))
+        raise self._fault(what, status_code=reply.status_code, retry_after_s=retry_after_s)
+
+
+_tls_context = functools.cache(httpx.create_ssl_context)
+
+
+class HandleTransport(ServiceTransport):
+    """Scores by handle, from any process of the Ray cluster that serves the application.
+
+    The first call connects. If a replica is lost, its items are ``error`` results. Requests to a
+    gateway wait until the applications behind it are deployed.
+
+    Args:
+        app: the Serve application's name.
+    """
+
+    def __init__(self, app: str) -> None:
+        super().__init__(f"app {app!r}")
+        self._app = app
+        self._connecting: Future[Dispatcher] | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._max_batch_items: float = math.inf
+
+    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
+        dispatcher = self._dispatcher or await self._connected(answer_timeout_s(bodies))
+        if method != "score_batch":
+            return await getattr(dispatcher, method)(bodies[0])
+        if len(bodies) > self._max_batch_items:  # each replica sees only its part
+            raise self._fault(
+                f"requests: {len(bodies)} items; the limit is server.max_batch_items: "
+                f"{self._max_batch_items}, so split the batch",
+                status_code=TOO_LARGE,
+            )
+        return await dispatcher.score_batch(list(bodies))
+
+    async def _connected(self, timeout_s: float) -> Dispatcher:
+        """The connection, which one thread opens; callers wait until their own deadlines."""
+        if _forked_with_ray:  # the call would hang
+            raise NotConnectedError(
+                f"{self.name}: this process was forked from one that is connected to Ray, "
+                "which fork() does not support; start it with spawn, or score over HTTP"
+            )
+        if self._connecting is None or self._connecting.done():
+            self._connecting = _in_daemon(self._connect)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.wrap_future(self._connecting)
+        except ImportError as error:
+            raise NotConnectedError(
+                f"{self.name}: scoring by handle needs Ray Serve ({error}); install the cluster's "
+                'version of "ray[serve]", or score over HTTP (REWARD_SERVE_URL)'
+            ) from error
+        except ConnectionError as error:
+            raise NotConnectedError(
+                f"{self.name}: this process is not in a Ray cluster, and none was found on this "
+                "machine; set RAY_ADDRESS or call ray.init first, or score over HTTP "
+                "(REWARD_SERVE_URL)"
+            ) from error
+        except call_errors() as error:
+            why = str(error).rstrip(".") or f"no connection within {timeout_s:g} s"
+            raise self._fault(
+                f"{type(error).__name__}: {why}; is it deployed on the cluster that this process "
+                "belongs to (RAY_ADDRESS)? To score over HTTP, set REWARD_SERVE_URL"
+            ) from error
+
+    def _connect(self) -> Dispatcher:
+        import reward_serve.routing.router  # noqa: F401 which Serve loads at the first call
+
+        about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
+        self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
+        # Behind a gateway, each model has an application of its own.
+        handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
+        self._dispatcher = Dispatcher(
+            handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True
+        )
+        return self._dispatcher
+
+
+def _in_daemon(work: Callable[[], _Result]) -> Future[_Result]:
+    """Run work in a daemon thread; unlike an executor's, it does not keep a process from ending."""
+    future: Future[_Result] = Future()
+    future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it
+
+    def target() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=target, name="reward-serve connecting", daemon=True).start()
+    return future
+
+
+def as_dict(request: BaseModel | Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """A request as a plain dict, with the client's defaults for fields that it does not set."""
-    if isinstance(request, ScoreRequest):
-        request = request.model_dump(mode="json", exclude_unset=True)
-    if not isinstance(request, Mapping):
-        found = type(request).__name__
-        raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
-    return {**defaults, **request}
+    if isinstance(request, Mapping):
+        return {**defaults, **request}
+    if isinstance(request, BaseModel):
+        return {**defaults, **request.model_dump(mode="json", exclude_unset=True)}
+    found = type(request).__name__
+    raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
 
 
 def with_id(body: dict[str, Any]) -> dict[str, Any]:
@@ -178,78 +418,6 @@ def with_id(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "id": f"{_id_prefix}-{os.getpid()}-{next(_id_numbers)}"}
 
 
-def encoded(content: Any, bodies: Sequence[Mapping[str, Any]]) -> bytes:
-    """``content``, made of the requests ``bodies``, as JSON.
-
-    By handle, a request that cannot be pickled here or loaded there would fail its whole batch; so
-    both transports send only what JSON carries. Lone surrogates and NaN are written as Python's
-    json does; the service refuses them and names the field.
-
-    Raises:
-        NotSentError: JSON cannot carry a field, which the message names.
-    """
-    try:
-        return json.dumps(content).encode()
-    except _NOT_JSON as error:
-        fields = (str(name) for body in bodies for name in body if not _is_json(body[name]))
-        reason = f"cannot be written as JSON: {error}; send plain Python values"
-        raise NotSentError(f"{next(fields, 'request')}: {reason}", status_code=MALFORMED) from error
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except _NOT_JSON:
-        return False
-    return True
-
-
 def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
     """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
     return longest_timeout_s(bodies) + SERVICE_GRACE_S
-
-
-def parse_results(
-    contents: Any, bodies: Sequence[Mapping[str, Any]], where: str
-) -> list[ScoreResult]:
-    """Validate the results of a batch, and that each is that of its request.
-
-    Raises:
-        ServiceUnavailableError: they are not; the message names ``where`` they came from.
-    """
-    if not isinstance(contents, list) or len(contents) != len(bodies):
-        raise ServiceUnavailableError(f"{where}: a batch of {len(bodies)} was not answered in full")
-    message = f"{where}: its answer is not a result"
-    results = [_parsed(ScoreResult, content, message) for content in contents]
-    for result, body in zip(results, bodies, strict=True):
-        _check_id(result, body, where)
-    return results
-
-
-def parse_group(content: Any, body: Mapping[str, Any], where: str) -> GroupResult:
-    """Validate the result of a group, as ``parse_results`` does."""
-    found = _parsed(GroupResult, content, f"{where}: its answer is not that of a group")
-    if found.status is Status.OK and len(found.results) != size_of_group(body):
-        raise ServiceUnavailableError(f"{where}: a group was not answered in full")
-    _check_id(found, body, where)
-    return found
-
-
-def parse_explanation(content: Any, where: str) -> Explanation:
-    """Validate an explanation; raises as ``parse_results``."""
-    return _parsed(Explanation, content, f"{where}: its answer is not an explanation")
-
-
-def _parsed(contract: type[_Answer], content: Any, message: str) -> _Answer:
-    try:
-        return contract.model_validate(content)
-    except ValidationError as error:
-        raise ServiceUnavailableError(f"{message}: {describe_errors(error)}") from error
-
-
-def _check_id(result: ScoreResult | GroupResult, body: Mapping[str, Any], where: str) -> None:
-    asked = body.get("id")
-    if result.id != asked and (result.id is not None or result.status is Status.OK):
-        raise ServiceUnavailableError(
-            f"{where}: answered the request {asked!r} with the result of {result.id!r}"
-        )

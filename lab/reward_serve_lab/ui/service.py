@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx
 
-from reward_serve.client.http import HttpTransport
-from reward_serve.client.transport import ServiceUnavailableError, on_own_loop
+from reward_serve.client.transport import HttpTransport, ServiceUnavailableError, on_own_loop
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import ScoreResult

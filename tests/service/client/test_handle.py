@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
-import threading
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -19,8 +17,7 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
 from reward_serve.client import Client, NotConnectedError, RewardClient, ServiceUnavailableError
-from reward_serve.client.handle import HandleTransport
-from reward_serve.client.transport import on_own_loop
+from reward_serve.client.transport import HandleTransport
 from reward_serve.explanation import Explanation
 from reward_serve.routing.dispatch import Dispatcher
 from reward_serve.schema import GroupResult, ScoreResult, Status
@@ -82,19 +79,6 @@ async def test_what_the_only_replica_lost_is_a_typed_failure_and_nobody_hangs(en
     assert found.id == "a"
 
 
-async def test_a_lost_replicas_items_are_asked_again() -> None:
-    ends = iter([False, True])
-
-    def once_lost(items: list[Any]) -> list[Any]:
-        if next(ends):
-            return right(items)
-        raise RayActorError
-
-    client = client_of(once_lost, max_attempts=2)
-    assert (await client.ascore({**ASKED, "id": "a"})).score == 1.0
-    assert client.counters.snapshot()["retried"] == 1
-
-
 async def test_groups_and_explanations_are_the_reward_models() -> None:
     found = await client_of(judged).ascore_group({"question": "?", "responses": ["a", "b"]})
     assert ([one.text for one in found.results], found.id) == (["a", "b"], None)
@@ -106,36 +90,6 @@ async def test_an_answer_that_is_no_result_is_a_failure() -> None:
     result = await client.ascore(ASKED)
     assert result.status is Status.ERROR
     assert "app 'reward': its answer is not a result" in str(result.reason)
-
-
-def endless() -> Any:
-    metadata: dict[str, Any] = {}
-    metadata["a"] = metadata["b"] = metadata
-    return metadata
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ({"a": [threading.Lock()]}, "metadata: cannot be written as JSON: Object of type lock"),
-        (endless(), "metadata: cannot be written as JSON: Circular reference"),
-    ],
-)
-async def test_a_request_that_cannot_be_pickled_is_refused_alone(value: Any, said: str) -> None:
-    def pickled(items: list[Any]) -> list[Any]:
-        pickle.dumps(items)
-        return right(items)
-
-    client = client_of(pickled)
-    async with asyncio.timeout(30):  # of a deadline of 60 s
-        results = await client.ascore_batch(
-            [{**ASKED, "metadata": value, "id": "a"}, {**ASKED, "id": "b"}]
-        )
-        group = await client.ascore_group({"responses": ["a", "b"], "metadata": value})
-
-    assert [(r.id, r.status) for r in results] == [("a", Status.INVALID), ("b", Status.OK)]
-    for refused in (results[0], *group.results):
-        assert refused.status is Status.INVALID and str(refused.reason).startswith(said)
 
 
 class Never(Call):
@@ -164,16 +118,6 @@ async def test_a_call_is_cancelled_at_its_deadline_and_when_its_caller_leaves() 
         await task
     while not calls[1].cancelled:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-
-
-async def test_the_clients_own_event_loop_is_not_blocked() -> None:
-    client = client_of(right)
-
-    async def score() -> ScoreResult:
-        return client.score(ASKED)
-
-    with pytest.raises(RuntimeError, match="await the async method"):
-        await on_own_loop(score())
 
 
 class Door:
@@ -280,7 +224,7 @@ async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("reward_serve.client.handle.handle_of", fail)
+    monkeypatch.setattr("reward_serve.client.transport.handle_of", fail)
     client = RewardClient("reward", on_failure=on_failure)
     async with asyncio.timeout(30):  # of a deadline of 60 s
         with pytest.raises(NotConnectedError, match=said):

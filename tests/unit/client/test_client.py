@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +12,6 @@ from reward_serve.client import (
     connect,
     retrying,
 )
-from reward_serve.client.transport import own_loop
 from reward_serve.schema import ScoreResult
 from tests.fake_service import FakeService, Reply, dead_url
 
@@ -40,11 +38,19 @@ def outcome(result: ScoreResult) -> tuple[str | None, float | None]:
     return result.id, result.score
 
 
-def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> None:
+def test_threads_and_event_loops_each_get_their_own_answers(service: FakeService) -> None:
     client = connect(url=service.url)
 
+    async def together(numbers: range) -> list[ScoreResult]:
+        return await asyncio.gather(*(client.ascore(asked(n)) for n in numbers))
+
     def work(thread: int) -> list[Any]:
-        return [outcome(client.score(asked(100 * thread + n))) for n in range(20)]
+        numbers = range(100 * thread, 100 * thread + 20)
+        if thread % 4 == 0:
+            results = asyncio.run(together(numbers))
+        else:
+            results = [client.score(asked(n)) for n in numbers]
+        return [outcome(result) for result in results]
 
     with ThreadPoolExecutor(32) as pool:
         results = list(pool.map(work, range(32)))
@@ -52,18 +58,6 @@ def test_thirty_two_threads_each_get_their_own_answers(service: FakeService) -> 
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"], counts["failed"]) == (640, 640, 0)
     assert len(service.calls) < 640 / 2  # calls that came together travelled together
-
-
-def test_event_loops_of_several_threads_share_a_client(service: FakeService) -> None:
-    client = connect(url=service.url)
-
-    async def many(thread: int) -> list[Any]:
-        results = await asyncio.gather(*(client.ascore(asked(100 * thread + n)) for n in range(50)))
-        return [outcome(result) for result in results]
-
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda thread: asyncio.run(many(thread)), range(4)))
-    assert results == [[answer(100 * thread + n) for n in range(50)] for thread in range(4)]
 
 
 async def test_a_batch_is_answered_in_order_in_both_forms(service: FakeService) -> None:
@@ -84,29 +78,6 @@ def test_without_a_service_the_caller_gets_what_it_chose(on_failure: Any, score:
     assert result.score == score
     assert (counts["failed_error"], counts["retried"]) == (1, 1)
     assert counts["fallback"] == (score is not None)
-
-
-async def test_a_call_that_is_cancelled_is_not_asked_again_with_the_rest(
-    service: FakeService,
-) -> None:
-    loop, submitted = asyncio.get_running_loop(), threading.Event()
-    full = {"status": "overloaded", "reason": "full", "details": {"retry_after_s": 0.3}}
-
-    def leave(call: Any) -> None:
-        service.replies.clear()
-        if len(service.calls) == 1:
-            service.replies["/v1/score/batch"] = Reply({"results": [full, full]})
-            loop.call_soon_threadsafe(calls[0].cancel)
-
-    service.before_reply = leave
-    client = connect(url=service.url)
-    own_loop().call_soon_threadsafe(submitted.wait, 5)  # so that both are sent together
-    calls = [asyncio.ensure_future(client.ascore(asked(n))) for n in range(2)]
-    await asyncio.sleep(0)
-    submitted.set()
-    assert outcome(await calls[1]) == answer(1)
-    sent = [[body["id"] for body in call.body["requests"]] for call in service.calls]
-    assert sent == [["0", "1"], ["1"]]
 
 
 def test_the_same_target_gives_the_same_client(service: FakeService) -> None:

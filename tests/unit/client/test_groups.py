@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from typing import Any
 
 import pytest
@@ -89,10 +88,19 @@ def test_on_failure_applies_to_each_response(
         assert [one.score for one in client.score_group(asked).results] == scores
 
 
-def test_an_invalid_group_is_invalid_for_each_response(service: FakeService) -> None:
-    found = HttpRewardClient(service.url).score_group({**ASKED, "strategy": "random"})
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"strategy": "random"}, "strategy: Input should be"),
+        ({"metadata": {"a": object()}}, "metadata: cannot be written as JSON: Object of type obj"),
+    ],
+)
+def test_an_invalid_group_is_invalid_for_each_response(
+    service: FakeService, fields: dict[str, Any], said: str
+) -> None:
+    found = HttpRewardClient(service.url).score_group({**ASKED, **fields})
     assert [one.status for one in found.results] == [Status.INVALID] * 2
-    assert found.reason is not None and found.reason.startswith("strategy: Input should be")
+    assert str(found.reason).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -157,14 +165,3 @@ def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
     assert [(one.score, one.id) for one in results] == [(0.5, None), (1.0, None)]
     assert len({call.body["requests"][0]["id"] for call in service.calls}) == 2
     assert len(service.calls) == 3
-
-
-async def test_a_probe_joins_no_group(service: FakeService) -> None:
-    with HttpRewardClient(service.url, timeout_s=8) as client:
-        endpoint = client._endpoint
-        lost = {"response": "a", "group": "g", "group_size": 2}
-        endpoint.lost(lost, time.monotonic(), "gone")
-        async with asyncio.timeout(30):  # alone in its group, it would wait for the other member
-            while endpoint.in_doubt:  # noqa: ASYNC110 - nothing to await
-                await asyncio.sleep(0.01)
-    assert endpoint.up

@@ -25,9 +25,12 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_what_was_judged_can_be_read(service: FakeService, tmp_path: Path) -> None:
+def test_what_was_judged_can_be_read(
+    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "run" / "samples.jsonl"
-    client = connect(url=service.url, on_failure="none", samples=str(file), samples_every=1)
+    monkeypatch.setenv("REWARD_SERVE_SAMPLES", str(file))
+    client = connect(url=service.url, on_failure="none", samples_every=1)
     samples.count_steps(lambda: 7)
     client.score(ASKED)
     client.score({"response": 3})
@@ -38,15 +41,6 @@ def test_what_was_judged_can_be_read(service: FakeService, tmp_path: Path) -> No
     assert (right["response_end"], right["source"]) == ("So it is\n#### 18", "rule")
     assert (refused["score"], refused["status"]) == (None, "invalid")
     assert "response" in refused["reason"]
-
-
-def test_the_environment_may_name_the_file(
-    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REWARD_SERVE_SAMPLES", str(tmp_path / "samples.jsonl"))
-    connect(url=service.url).score(ASKED)
-
-    assert len(lines(tmp_path / "samples.jsonl")) == 1
 
 
 def test_the_end_of_a_long_response_and_the_labels_probability_are_kept() -> None:
