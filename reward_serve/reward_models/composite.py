@@ -34,6 +34,9 @@ from reward_serve.schema import (
 
 Scores = Sequence[tuple[float, float]]
 
+_MEMBER_DEADLINE = 0.9  # of the request's, so that an absent member leaves time for an answer
+_CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
+
 # Statuses to report when parts are missing, retryable ones first.
 _SEVERITY = (
     Status.OVERLOADED,
@@ -165,7 +168,7 @@ class Composite(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
         body = request.model_dump(mode="json", exclude_unset=True, exclude={"model", "id"})
-        body["timeout_s"] = self._config.member_deadline * request.timeout_s
+        body["timeout_s"] = _MEMBER_DEADLINE * request.timeout_s
         bodies = [body_for(member, body) for member in self._members.values()]
         explains = trace is not None
         answers = await asyncio.gather(
@@ -246,7 +249,7 @@ def body_for(member: MemberConfig, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def digest_of(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
     """A digest of the settings and of the members' fingerprints."""
-    settings = config.model_dump_json(exclude={"member_deadline"})
+    settings = config.model_dump_json()
     text = "\n".join([settings, *(result.fingerprint or "" for result in results)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -327,7 +330,7 @@ class Cascade(RewardModel):
             left = max(end - clock(), 0.001)
             is_last = len(answers) == len(self._asks) - 1
             own = body_for(member, body)
-            own["timeout_s"] = left if is_last else left * self._config.member_deadline
+            own["timeout_s"] = left if is_last else left * _CASCADE_DEADLINE
             answers[name] = await ask(own, trace is not None)
             if trace is None:
                 self.counts[name] += 1

@@ -38,7 +38,7 @@ def invoke(*arguments: object) -> Result:
     ("finding", "code"),
     [
         (Finding("python", "3.11"), 0),
-        (Finding("bytecode", "missing", "python -m compileall", warning=True), 0),
+        (Finding("environment", "ray 2.51", "reinstall", warning=True), 0),
         (Finding("ray", "not installed", "pip install 'reward-serve[serve]'"), 1),
         (Finding("bundled judge", "/" + "folder/" * 60, "rm -r it"), 1),
     ],

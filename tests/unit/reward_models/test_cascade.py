@@ -146,7 +146,6 @@ async def test_the_fingerprint_is_of_the_settings_and_of_those_that_were_asked()
     found = [(await model.score(REQUEST)).fingerprint for model in models]
     assert len(set(found)) == 4
     assert (await fingerprint(sure).score(REQUEST)).fingerprint == found[0]
-    assert (await fingerprint(sure, member_deadline=0.9).score(REQUEST)).fingerprint == found[0]
 
 
 async def test_explaining_keeps_each_answer_and_counts_nothing() -> None:
