@@ -19,22 +19,6 @@ def fault(model: dict[str, Any], section: Args = AppConfig, **others: Any) -> st
 
 
 @pytest.mark.parametrize(
-    ("model", "start", "known"),
-    [
-        ({"kind": "judge", "prompt": "x"}, "prompt: unknown field of kind: judge;", "judge"),
-        ({"kind": "judge", "judge": {"colour": 1}}, "judge.colour:", "max_tokens"),
-        ({"kind": "rule", "rule": {"max_model_len": 1}}, "rule.max_model_len:", "verifier"),
-    ],
-)
-def test_a_field_like_no_other_is_answered_with_the_fields_of_its_section(
-    model: dict[str, Any], start: str, known: str
-) -> None:
-    text = fault(model)
-    assert f"models.0.{start}" in text
-    assert known in text.partition("choose from ")[2].split(", ")
-
-
-@pytest.mark.parametrize(
     ("model", "remedy"),
     [
         ({"kind": "judge", "engine": {"num_gpus": 1}}, "move it to models.0.resources.num_gpus"),
@@ -60,6 +44,7 @@ def test_a_field_like_no_other_is_answered_with_the_fields_of_its_section(
         ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
         ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge or rubric or classifier"),
         ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
+        ({"kind": "rule", "rule": {"max_model_len": 1}}, "choose from function, pattern, verifier"),
     ],
 )
 def test_a_field_of_another_section_or_kind_is_answered_with_its_place(
