@@ -6,8 +6,8 @@ cannot set them.
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import re
 import signal
 import socket
@@ -36,6 +36,7 @@ START_SETTINGS = {
 }
 
 _POLL_S = 0.5
+_LOGS = "/tmp/ray/session_latest/logs/serve"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
@@ -66,7 +67,7 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
         ConfigError: an application's ``args`` are invalid.
     """
     began = time.monotonic()
-    with _deployed(file, address, out) as gcs, ExitStack() as stack:
+    with _deployed(file, address, out), ExitStack() as stack:
         clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
 
         def is_ready() -> bool:
@@ -75,7 +76,7 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
 
         wait_until(is_ready, out, file.names)
         reached = [url for url, client in clients.items() if client.is_ready()]
-        _print_addresses(file, reached, gcs, time.monotonic() - began, out)
+        _print_addresses(file, reached, time.monotonic() - began, out)
         while True:
             signal.pause()
 
@@ -130,8 +131,8 @@ def _cause(message: str) -> str:
 
 
 @contextmanager
-def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterator[str]:
-    """Deploy on a new Ray cluster, or beside a running one's applications; the GCS's address.
+def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterator[None]:
+    """Deploy on a new Ray cluster, or beside a running one's applications.
 
     After the block the applications are deleted, and what this started is shut down: Ray, Serve.
     """
@@ -143,11 +144,10 @@ def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Itera
     import ray
     from ray import serve
 
-    logs = "/tmp/ray/session_latest/logs"
     deployed, had_serve = set[str](), True
     try:
         with out.status("starting Ray" if address is None else "connecting"):
-            gcs, logs = _connect(address)
+            _connect(address)
         before = serve.status()
         if taken := sorted(before.applications.keys() & set(file.names)):
             raise LaunchError(
@@ -158,12 +158,12 @@ def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Itera
         deployed, had_serve = set(file.names), bool(before.applications or before.proxies)
         with out.status("deploying"):
             if address is None:
-                serve_run(gcs, file.content)
+                serve_run(ray.get_runtime_context().gcs_address, file.content)
             else:
                 _deploy_beside(file)
-        yield gcs
+        yield
     except LaunchError as error:
-        raise LaunchError(f"{error}\nlogs: {logs}") from None
+        raise LaunchError(f"{error}\nlogs: {_LOGS}") from None
     finally:
         with out.status("shutting down"):
             if address is not None and deployed:  # a cluster of its own ends as a whole
@@ -176,29 +176,20 @@ def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Itera
             ray.shutdown()
 
 
-def _connect(address: str | None) -> tuple[str, str]:
-    """Connect to the cluster at ``address``, or start one.
-
-    Returns:
-        The address of its GCS, and this machine's folder of Serve's logs.
-
-    Raises:
-        LaunchError: Ray did not start, or there is no such cluster.
-    """
+def _connect(address: str | None) -> None:
+    """Connect to the cluster at ``address``, or start one."""
     import ray
 
     own = {"include_dashboard": False} if address is None else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        context = ray.init(address=address or "local", namespace="serve", **quiet, **own)
+        ray.init(address=address or "local", namespace="serve", **quiet, **own)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise KeyboardInterrupt from None
     except Exception as error:  # Ray's own type, if one of its processes starts too slowly
         failed = f"--address {address}" if address else "Ray did not start; try again"
         raise LaunchError(f"{failed}: {error}") from None
     interrupt_on_signals()  # Ray has its own handlers
-    logs = Path(context.address_info["session_dir"], "logs", "serve")
-    return str(ray.get_runtime_context().gcs_address), str(logs)
 
 
 def _check_port(host: str, port: int) -> None:
@@ -236,8 +227,7 @@ def _deploy_beside(file: DeploymentsFile) -> None:
 
     targets = []
     for each in file.applications:
-        module, _, function = each.import_path.partition(":")
-        application = getattr(importlib.import_module(module), function)(each.args)
+        application = pkgutil.resolve_name(each.import_path)(each.args)
         targets.append(serve.RunTarget(application, each.name, each.route_prefix))
     serve.start(file.content.get("proxy_location"), file.content["http_options"])
     try:
@@ -269,14 +259,13 @@ def set_start_settings() -> None:
 
 
 def _print_addresses(
-    file: DeploymentsFile, reached: list[str], gcs: str, took_s: float, out: Console
+    file: DeploymentsFile, reached: list[str], took_s: float, out: Console
 ) -> None:
     """Print the addresses for trainers and the workbench; ``reached`` are URLs that answered."""
     import ray
 
-    (node,) = (
-        each for each in ray.nodes() if each["NodeID"] == ray.get_runtime_context().get_node_id()
-    )
+    here = ray.get_runtime_context()
+    (node,) = (each for each in ray.nodes() if each["NodeID"] == here.get_node_id())
     metrics = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     if file.is_on_every_interface:
         own = node["NodeManagerAddress"]
@@ -285,7 +274,7 @@ def _print_addresses(
     lines += [f"REWARD_SERVE_URL={url}" for url in reached]
     if not reached and file.urls:
         lines.append("HTTP: on the machines and port where this cluster's Serve listens")
-    lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={gcs}" for name in file.names]
+    lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={here.gcs_address}" for name in file.names]
     lines.append(f"metrics of this node: {metrics}")
     lines += [f"reward-serve ui --url {url} --metrics {metrics}" for url in reached[:1]]
     for line in lines:
