@@ -4,9 +4,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
-
-import pytest
 
 import reward_serve.client
 from reward_serve.client.http import HttpRewardClient
@@ -25,12 +22,6 @@ def test_importing_the_library_loads_only_what_a_trainer_needs() -> None:
 
 def test_the_client_over_http_is_there_when_it_is_asked_for() -> None:
     assert reward_serve.HttpRewardClient is reward_serve.client.HttpRewardClient is HttpRewardClient
-
-
-@pytest.mark.parametrize("module", [reward_serve, reward_serve.client])
-def test_an_unknown_name_is_an_attribute_error(module: ModuleType) -> None:
-    with pytest.raises(AttributeError, match=f"{module.__name__}.* no attribute 'Http'"):
-        _ = module.Http
 
 
 def test_the_version_is_the_distributions() -> None:

@@ -59,15 +59,6 @@ def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
-def rule_file(folder: Path, old: str, new: str) -> Path:
-    """The shipped rule.yaml with one text replaced."""
-    file = folder / "rule.yaml"
-    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
-    assert old in shipped
-    file.write_text(shipped.replace(old, new), encoding="utf-8")
-    return file
-
-
 def test_without_options_it_is_the_shipped_file() -> None:
     shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
     assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
@@ -164,6 +155,10 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
     assert fault in result.stderr
 
 
+def function(path: str) -> list[object]:
+    return ["rule.yaml", "--set", "rule.verifier=function", "--set", f"rule.function={path}"]
+
+
 def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -172,21 +167,16 @@ def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
     (folder := tmp_path / "judge").mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    function = "verifier: function\n            function: nowhere:score"
-    at = ["--address", "127.0.0.1:1"]
-    files = [tmp_path / name for name in ("port", "function", "beside")]
-    for file in files:
-        file.mkdir()
+    beside = ["--set", "applications.0.runtime_env={}", "--address", "127.0.0.1:1"]
     wrong: list[tuple[list[object], str]] = [
-        ([rule_file(files[0], "port: 8000", "port: x")], "http_options.port: Input should be a"),
-        ([rule_file(files[1], "verifier: gsm8k", function)], "rule: rule.function: 'nowhere"),
-        ([rule_file(files[2], "    args:", "    runtime_env: {}\n    args:"), *at],
-         "applications.0.runtime_env: not supported with --address"),
+        (["rule.yaml", "--set", "http_options.port=x"], "http_options.port: Input should be a"),
+        (function("nowhere:score"), "rule: rule.function: 'nowhere"),
+        (["rule.yaml", *beside], "applications.0.runtime_env: not supported with --address"),
         (["rule.yaml", "--address", "ray://127.0.0.1:10001"], "--address ray://127.0.0.1:10001: "),
         (["openai.yaml"], "judge: remote.api_key_env: OPENAI_API_KEY is not set; set it"),
         ([folder], "judge: engine.model: "),
         ([QWEN], f"engine.model: {QWEN!r}"),
-    ]  # fmt: skip
+    ]
     for arguments, fault in wrong:
         result = invoke("serve", *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -200,10 +190,8 @@ def test_a_dry_run_says_what_this_machine_lacks_beside_the_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def score(r, g, q): return 1.0\n", encoding="utf-8")
-    function = "verifier: function\n            function: mine:score"
-    file = rule_file(tmp_path, "verifier: gsm8k", function)
-    assert invoke("serve", file, "--dry-run").stderr == ""
-    result = invoke("serve", file, "--set", "rule.function=mine:scroe", "--dry-run")
+    assert invoke("serve", *function("mine:score"), "--dry-run").stderr == ""
+    result = invoke("serve", *function("mine:scroe"), "--dry-run")
     assert result.exit_code == 0
     assert yaml.safe_load(result.stdout)["applications"]
     assert result.stderr.startswith("on this machine, rule: rule.function: 'mine:scroe' cannot be")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from importlib.metadata import EntryPoint, EntryPoints, version
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -73,11 +73,6 @@ def test_a_command_that_cannot_be_imported_keeps_no_other_from_running(
     add_commands(app)
     assert CliRunner().invoke(app, ["doctor", "--help"]).exit_code == 0
     assert "the command eval is left out: No module named 'absent'" in caplog.text
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    result = invoke("--version")
-    assert (result.exit_code, result.stdout.strip()) == (0, version("reward-serve"))
 
 
 def test_wait_ends_when_the_service_can_score_or_time_is_up(service: FakeService) -> None:
