@@ -50,30 +50,22 @@ def container(template: dict[str, Any]) -> dict[str, Any]:
     return only
 
 
-def keys_file(name: str) -> str:
-    """Where the pods have the Secret's file; the same in all of them."""
-    secret = documents("keys")["Secret"]
-    (file,) = secret["stringData"]
-    folders = set()
-    for template in templates(name):
-        (volume,) = template["spec"]["volumes"]
-        (mount,) = container(template)["volumeMounts"]
-        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
-        assert mount["name"] == volume["name"]
-        folders.add(mount["mountPath"])
-    (folder,) = folders
-    return f"{folder}/{file}"
-
-
 @every_service
-def test_it_serves_what_the_command_would(name: str) -> None:
-    arguments = ["--host", "0.0.0.0", "--api-keys-file", keys_file(name), "--dry-run"]
+def test_it_serves_what_the_command_would_with_the_keys_of_the_secret(name: str) -> None:
+    arguments = ["--host", "0.0.0.0", "--api-keys-file", "/etc/reward_serve/keys", "--dry-run"]
     result = CliRunner().invoke(cli, ["serve", f"{name}.yaml", *arguments])
     served = yaml.safe_load(service(name)["serveConfigV2"])
     # KubeRay's service leads to the workers, each of which needs a proxy.
     assert served == yaml.safe_load(result.stdout) | {"proxy_location": "EveryNode"}
     assert service(name)["excludeHeadPodFromServeSvc"]
     ServeDeploySchema.model_validate(served)
+    secret = documents("keys")["Secret"]
+    assert secret["stringData"].keys() == {"keys"}
+    for template in templates(name):
+        (volume,) = template["spec"]["volumes"]
+        (mount,) = container(template)["volumeMounts"]
+        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+        assert (mount["name"], mount["mountPath"]) == (volume["name"], "/etc/reward_serve")
 
 
 @every_service
