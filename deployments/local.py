@@ -17,7 +17,6 @@ from rich.console import Console
 from reward_serve import HttpRewardClient
 from reward_serve.cli import launch
 from reward_serve.cli.console import prepare_with_progress
-from reward_serve.cli.launch import State
 
 ROOT = Path(__file__).resolve().parents[1]
 APP = "reward"
@@ -100,12 +99,8 @@ def wait_until_ready(client: HttpRewardClient) -> None:
     Raises:
         SystemExit: the application failed or timed out; Serve's message was printed.
     """
-
-    def is_ready(found: dict[str, State]) -> bool:
-        return found[APP].name == "RUNNING" and client.is_ready()
-
     with _failures_shown():
-        launch.wait_until(is_ready, console, [APP], timeout_s=READY_TIMEOUT_S)
+        launch.wait_until(client.is_ready, console, [APP], timeout_s=READY_TIMEOUT_S)
 
 
 @contextmanager

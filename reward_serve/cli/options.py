@@ -35,7 +35,7 @@ _FIELDS = {
     "gpus": "resources.num_gpus",
     "replicas": "autoscaling",
 }
-"""Options of a model that set a field of it."""
+"""The field of a model that an option sets."""
 _FILE = ("applications", "http_options", "grpc_options", "logging_config", "proxy_location")
 _ARGS = ("models", "server")
 
@@ -120,11 +120,7 @@ def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         value = options[option]
         if option == "template" and value.endswith(FILE_SUFFIXES):
             value = str(Path(value).resolve())
-        elif option == "replicas":
-            value = _scaling(value)
-        *outer, field = _FIELDS[option].split(".")
-        place = section.setdefault(outer[0], {}) if outer else section
-        place[field] = value
+        _set(section, _FIELDS[option], _scaling(value) if option == "replicas" else value)
     return content
 
 
@@ -171,44 +167,44 @@ def set_field(content: dict[str, Any], assignment: str) -> None:
     Raises:
         typer.BadParameter: the path leads nowhere, or the value is not YAML.
     """
-    path, equals, text = assignment.partition("=")
-    keys = path.strip().split(".")
-    if not equals or "" in keys:
-        raise typer.BadParameter(f"--set {assignment}: write PATH=VALUE, such as judge.mode=label")
+    path, equals, text = (part.strip() for part in assignment.partition("="))
     try:
-        value = yaml.safe_load(text)
+        if not equals or "" in path.split("."):
+            raise ValueError("write PATH=VALUE, such as judge.mode=label")
+        _set(_start(content, path.partition(".")[0]), path, yaml.safe_load(text))
     except yaml.YAMLError:
         raise typer.BadParameter(f"--set {assignment}: {text!r} is not YAML; quote it") from None
-    place = _start(content, keys[0], assignment)
-    for depth, key in enumerate(keys, 1):
-        index: Any = int(key) if isinstance(place, list) and key.isdecimal() else key
-        if isinstance(place, dict) and place.get(key) is None:
-            place[key] = {}
-        try:
-            if depth == len(keys):
-                place[index] = value
-            place = place[index]
-        except (IndexError, TypeError):
-            raise typer.BadParameter(
-                f"--set {assignment}: {key!r} is not in a section, or not an entry of the list"
-            ) from None
+    except ValueError as error:
+        raise typer.BadParameter(f"--set {assignment}: {error}") from None
 
 
-def _start(content: dict[str, Any], first: str, assignment: str) -> Any:
+def _set(place: Any, path: str, value: Any) -> None:
+    """Set the field at a path below a section or a list; sections that it lacks are added."""
+    key, _, rest = path.partition(".")
+    index: Any = int(key) if isinstance(place, list) and key.isdecimal() else key
+    if rest and isinstance(place, dict) and place.get(key) is None:
+        place[key] = {}
+    try:
+        if rest:
+            return _set(place[index], rest, value)
+        place[index] = value
+    except (IndexError, TypeError):
+        raise ValueError(f"{key!r} is not in a section, or not an entry of the list") from None
+
+
+def _start(content: dict[str, Any], first: str) -> Any:
     """Where a path with this first key begins."""
     if first in _FILE:
         return content
     applications = content["applications"]
-    several, start = applications, "applications.0.args"
+    what, several, start = "applications", applications, "applications.0.args"
     if len(applications) == 1:
         args = applications[0].setdefault("args", {})
         if first in _ARGS:
             return args
-        several, start = args.get("models") or [], "models.0"
+        what, several, start = "models", args.get("models") or [], "models.0"
     if len(several) == 1:
         return several[0]
-    what = "applications" if several is applications else "models"
-    raise typer.BadParameter(
-        f"--set {assignment}: there are {len(several)} {what}; begin the path with {start}, or "
-        "another number"
+    raise ValueError(
+        f"there are {len(several)} {what}; begin the path with {start}, or another number"
     )

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
-from reward_serve.cli.launch import LaunchError, serve_until_stopped, until_stopped
+from reward_serve.cli.launch import LaunchError, interrupt_on_signals, serve_until_stopped
 from reward_serve.cli.options import Kind, check_keys, deployments_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
@@ -122,10 +122,12 @@ def serve(
         check_keys(file)
         if file.is_open:
             console.print(_OPEN, style="yellow", **PLAIN)
-        with until_stopped(console):
-            if address is None:
-                _prepare(file.models)
-            serve_until_stopped(file, address, console)
+        interrupt_on_signals()
+        if address is None:
+            _prepare(file.models)
+        serve_until_stopped(file, address, console)
+    except KeyboardInterrupt:
+        console.print("stopped", highlight=False)
     except (ConfigError, CheckpointError, LaunchError) as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None

@@ -27,7 +27,6 @@ def _in_order(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 _Bounds = Annotated[tuple[float, float], AfterValidator(_in_order)]
-_Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class CacheConfig(Section):
@@ -138,15 +137,7 @@ class _EngineModel(_Model):
 
 
 def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
-    """The number of GPUs of a replica, which may be a share of one.
-
-    Args:
-        engine: the replica's engine section.
-        asked: ``resources.num_gpus``, if set.
-
-    Raises:
-        ValueError: the two contradict each other.
-    """
+    """The number of GPUs of a replica, which may be a share of one, or a ValueError."""
     device, tp = engine.device, engine.tensor_parallel_size
     if device == "cpu" and tp > 1:
         raise ValueError(
@@ -155,13 +146,15 @@ def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
         )
     needed = 0 if device == "cpu" else tp
     default = 0 if device == "auto" and tp == 1 else needed
-    is_share = device != "cpu" and tp == 1 and asked is not None and 0 < asked < 1
-    if asked is not None and asked not in (needed, default) and not is_share:
+    if asked is None:
+        return float(default)
+    is_share = needed == 1 and 0 < asked < 1
+    if asked not in (needed, default) and not is_share:
         raise ValueError(
             f"resources.num_gpus: {asked:g} contradicts engine.device: {device} with "
             f"engine.tensor_parallel_size: {tp}; remove it or set {needed}"
         )
-    return float(default if asked is None else asked)
+    return asked
 
 
 class JudgeModel(_EngineModel):
@@ -297,10 +290,8 @@ class RuleConfig(Section):
     """The verifier of a rule."""
 
     verifier: VerifierName = "gsm8k"
-    pattern: str | None = Field(
-        None,
-        min_length=1,
-        description="verifier: regex; the first group of its last match is the answer",
+    pattern: re.Pattern[str] | None = Field(
+        None, description="verifier: regex; the first group of its last match is the answer"
     )
     function: str | None = Field(
         None, description="verifier: function; package.module:name, imported at replica start"
@@ -314,12 +305,6 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
-        try:
-            re.compile(self.pattern or "")
-        except re.error as error:
-            raise ValueError(
-                f"pattern: {self.pattern!r} is not a regular expression: {error}"
-            ) from None
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise ValueError(
                 f"function: {self.function!r} is not an import path; write package.module:name"
@@ -407,9 +392,6 @@ class CompositeConfig(Section):
         description="minimum number of members with a score; default: more than half, or all for "
         "a sum",
     )
-    member_deadline: _Share = Field(
-        0.9, description="the members' deadline, as a fraction of the request's"
-    )
 
     @model_validator(mode="after")
     def _the_members_fit(self) -> Self:
@@ -470,9 +452,6 @@ class CascadeConfig(Section):
         (0.2, 0.8),
         description="the next member is asked if the probability of right (without probabilities "
         "of two labels: the score) is within",
-    )
-    member_deadline: _Share = Field(
-        0.5, description="the deadline of all members but the last, as a fraction of the time left"
     )
 
     @model_validator(mode="after")

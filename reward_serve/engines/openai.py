@@ -34,7 +34,7 @@ _CHARACTERS_PER_TOKEN = 3
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are TGI's
-_DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
+_DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 _BUSY = frozenset([408, 429, 503, 529])
 _FIRST_CALLS = 8
 _MAX_PAUSE_S = 8.0
@@ -64,9 +64,7 @@ class OpenAIEngine:
             max_retries=0,  # by _ask, which learns from them
             timeout=config.timeout_s,
         )
-        reasoning = config.reasoning
-        if reasoning is None:
-            reasoning = _REASONING.match(config.model) is not None
+        reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
         self._concurrency = _Concurrency()
@@ -131,8 +129,6 @@ class OpenAIEngine:
         if self._tokens:
             asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
-        if self._config.reasoning_effort:
-            settings["reasoning_effort"] = self._config.reasoning_effort
         attempt = 0
         while True:
             sent = {name: value for name, value in settings.items() if name not in self._dropped}

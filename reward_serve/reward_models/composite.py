@@ -34,6 +34,9 @@ from reward_serve.schema import (
 
 Scores = Sequence[tuple[float, float]]
 
+_MEMBER_DEADLINE = 0.9  # of the request's, so that an absent member leaves time for an answer
+_CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
+
 # Statuses to report when parts are missing, retryable ones first.
 _SEVERITY = (
     Status.OVERLOADED,
@@ -160,7 +163,7 @@ class Composite(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
-        within_s = self._config.member_deadline * request.timeout_s
+        within_s = _MEMBER_DEADLINE * request.timeout_s
         answers = await asyncio.gather(
             *(
                 _answer(ask, _body(request, member, within_s), explains=trace is not None)
@@ -240,7 +243,7 @@ def _body(request: ScoreRequest, member: MemberConfig, within_s: float) -> dict[
 
 def _digest(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
     """A digest of the settings and of the members' fingerprints."""
-    settings = config.model_dump_json(exclude={"member_deadline"})
+    settings = config.model_dump_json()
     text = "\n".join([settings, *(result.fingerprint or "" for result in results)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -314,7 +317,7 @@ class Cascade(RewardModel):
         for (name, member), ask in zip(self._members.items(), self._asks, strict=True):
             left = max(end - clock(), 0.001)
             is_last = len(answers) == len(self._asks) - 1
-            within_s = left if is_last else left * self._config.member_deadline
+            within_s = left if is_last else left * _CASCADE_DEADLINE
             answers[name] = await ask(_body(request, member, within_s), trace is not None)
             if trace is None:
                 self.counts[name] += 1

@@ -99,7 +99,7 @@ def make_verifier(config: RuleConfig) -> Verifier:
         case "math":
             return MathVerifier()
         case "regex":
-            return PatternVerifier(config.pattern or "")
+            return PatternVerifier(config.pattern.pattern if config.pattern else "")
         case "function":
             return FunctionVerifier(config.function or "")
         case name:

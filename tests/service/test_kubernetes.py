@@ -50,30 +50,22 @@ def container(template: dict[str, Any]) -> dict[str, Any]:
     return only
 
 
-def keys_file(name: str) -> str:
-    """Where the pods have the Secret's file; the same in all of them."""
-    secret = documents("keys")["Secret"]
-    (file,) = secret["stringData"]
-    folders = set()
-    for template in templates(name):
-        (volume,) = template["spec"]["volumes"]
-        (mount,) = container(template)["volumeMounts"]
-        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
-        assert mount["name"] == volume["name"]
-        folders.add(mount["mountPath"])
-    (folder,) = folders
-    return f"{folder}/{file}"
-
-
 @every_service
-def test_it_serves_what_the_command_would(name: str) -> None:
-    arguments = ["--host", "0.0.0.0", "--api-keys-file", keys_file(name), "--dry-run"]
+def test_it_serves_what_the_command_would_with_the_keys_of_the_secret(name: str) -> None:
+    arguments = ["--host", "0.0.0.0", "--api-keys-file", "/etc/reward_serve/keys", "--dry-run"]
     result = CliRunner().invoke(cli, ["serve", f"{name}.yaml", *arguments])
     served = yaml.safe_load(service(name)["serveConfigV2"])
     # KubeRay's service leads to the workers, each of which needs a proxy.
     assert served == yaml.safe_load(result.stdout) | {"proxy_location": "EveryNode"}
     assert service(name)["excludeHeadPodFromServeSvc"]
     ServeDeploySchema.model_validate(served)
+    secret = documents("keys")["Secret"]
+    assert secret["stringData"].keys() == {"keys"}
+    for template in templates(name):
+        (volume,) = template["spec"]["volumes"]
+        (mount,) = container(template)["volumeMounts"]
+        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+        assert (mount["name"], mount["mountPath"]) == (volume["name"], "/etc/reward_serve")
 
 
 @every_service
@@ -91,15 +83,11 @@ def test_workers_have_room_for_every_replica(name: str) -> None:
 
 
 @every_service
-def test_the_cluster_grows_and_no_model_runs_on_its_head(name: str) -> None:
+def test_the_cluster_grows_with_pods_that_start_ray_as_the_command_does(name: str) -> None:
     cluster = service(name)["rayClusterConfig"]
     assert cluster["enableInTreeAutoscaling"] is True
-    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"  # models run on workers
     assert cluster["rayVersion"] == ray.__version__
-
-
-@every_service
-def test_every_pod_starts_ray_as_the_command_does(name: str) -> None:
     for template in templates(name):
         variables = {each["name"]: each["value"] for each in container(template)["env"]}
         assert variables == START_SETTINGS
@@ -146,45 +134,32 @@ def test_the_placeholder_is_refused(tmp_path: Path) -> None:
         read_key_digests(str(file), None)
 
 
-def rendered(folder: Path) -> dict[str, dict[str, Any]]:
-    """What Kustomize makes of the folder, by kind."""
-    command = ["kubectl", "kustomize", str(folder)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {document["kind"]: document for document in yaml.safe_load_all(text)}
-
-
-needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-
-
-@needs_kubectl
-def test_the_base_is_the_bundled_judges_manifest() -> None:
-    assert rendered(FOLDER) == documents("keys") | documents("judge")
-
-
-@needs_kubectl
-def test_an_overlay_changes_image_size_keys_and_deployments_file(tmp_path: Path) -> None:
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+@pytest.mark.parametrize("overlay", [False, True])
+def test_kustomize_makes_the_bundled_judges_manifest_of_the_base_and_changes_it_by_the_overlay(
+    overlay: bool, tmp_path: Path
+) -> None:
     for name in ("kubernetes", "kustomize"):
         shutil.copytree(FOLDER.parent / name, tmp_path / name)
-    overlay = tmp_path / "kustomize"
-    own = ["--set", "judge.template=solution", "--set", "proxy_location=EveryNode"]
-    served = ["judge.yaml", "--host", "0.0.0.0", "--api-keys-file", keys_file("judge"), *own]
-    made = CliRunner().invoke(cli, ["serve", *served, "--dry-run"])
-    (overlay / "serve.yaml").write_text(made.stdout, encoding="utf-8")
-    (overlay / "keys").write_text("trainer: 0123456789abcdef\n", encoding="utf-8")
-
-    found = rendered(overlay)
+    made = CliRunner().invoke(
+        cli, ["serve", "judge.yaml", "--set", "judge.mode=generate", "--dry-run"]
+    )
+    (tmp_path / "kustomize/serve.yaml").write_text(made.stdout, encoding="utf-8")
+    (tmp_path / "kustomize/keys").write_text("trainer: 0123456789abcdef\n", encoding="utf-8")
+    command = ["kubectl", "kustomize", str(tmp_path / ("kustomize" if overlay else "kubernetes"))]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {document["kind"]: document for document in yaml.safe_load_all(text)}
+    if not overlay:
+        assert found == documents("keys") | documents("judge")
+        return
     spec = found["RayService"]["spec"]
     assert yaml.safe_load(spec["serveConfigV2"]) == yaml.safe_load(made.stdout)
-    assert "template: solution" in spec["serveConfigV2"]
     (workers,) = spec["rayClusterConfig"]["workerGroupSpecs"]
-    pods = [spec["rayClusterConfig"]["headGroupSpec"]["template"], workers["template"]]
-    assert {container(pod)["image"] for pod in pods} == {
-        "registry.example.com/reward-serve:0.1.0-cpu"
-    }
     assert workers["maxReplicas"] == 8
+    for pod in (spec["rayClusterConfig"]["headGroupSpec"]["template"], workers["template"]):
+        assert container(pod)["image"] == "registry.example.com/reward-serve:0.1.0-cpu"
+        resource = {"apiVersion": "v1", "kind": "Pod", **pod}
+        kubernetes_validate.validate(resource, KUBERNETES[0], strict=True)
     keys = base64.b64decode(found["Secret"]["data"]["keys"]).decode()
     assert keys == "trainer: 0123456789abcdef\n"
     assert {each["metadata"].get("namespace") for each in found.values()} == {"reward"}
-    resources = [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods]
-    for resource in (*resources, found["NetworkPolicy"], found["Secret"], found["ConfigMap"]):
-        kubernetes_validate.validate(resource, KUBERNETES[0], strict=True)

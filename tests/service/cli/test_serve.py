@@ -27,7 +27,7 @@ from reward_serve.app import deployment_options
 from reward_serve.cli.shipped import deployments_files
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.app import AppConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.config.resolve import Build
 from tests.fake_service import dead_url, free_port
 from tests.unit.cli.test_main import invoke
@@ -59,18 +59,17 @@ def has_build(monkeypatch: pytest.MonkeyPatch, build: Build | None) -> None:
         monkeypatch.setattr(module, "installed_build", lambda: build)
 
 
-def rule_file(folder: Path, old: str, new: str) -> Path:
-    """The shipped rule.yaml with one text replaced."""
-    file = folder / "rule.yaml"
-    shipped = deployments_files()["rule.yaml"].read_text(encoding="utf-8")
-    assert old in shipped
-    file.write_text(shipped.replace(old, new), encoding="utf-8")
-    return file
-
-
 def test_without_options_it_is_the_shipped_file() -> None:
     shipped = yaml.safe_load(deployments_files()["judge.yaml"].read_text(encoding="utf-8"))
     assert yaml.safe_load(invoke("serve", "--dry-run").stdout) == shipped
+
+
+def test_a_model_is_named_by_its_folder_or_hub_id(tmp_path: Path) -> None:
+    (folder := tmp_path / "my judge").mkdir()
+    model = judge(folder)
+    assert (model.name, model.engine.model) == ("my-judge", str(folder))
+    (classifier,) = application(dry_run("org/reward-model", "--kind", "classifier")).models
+    assert (classifier.name, classifier.kind) == ("reward-model", "classifier")
 
 
 def test_a_hub_id_over_two_gpus() -> None:
@@ -116,29 +115,6 @@ def test_a_model_runs_where_the_options_say_or_the_installed_vllm_can(
         assert model.engine.max_num_seqs == (256 if device == "cuda" else 64)
 
 
-def test_under_the_cuda_build_a_file_without_gpus_is_refused_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    has_build(monkeypatch, "cuda")
-    result = invoke("serve", "judge.yaml", "--dry-run")
-    assert result.exit_code == 1
-    assert "resources.num_gpus" in result.stderr
-    assert "reward-serve requirements cpu" in result.stderr
-
-
-def test_a_folder_is_named_by_its_path(tmp_path: Path) -> None:
-    folder = tmp_path / "my judge"
-    folder.mkdir()
-    model = judge(folder)
-    assert (model.name, model.engine.model) == ("my-judge", str(folder))
-
-
-def test_a_classifier() -> None:
-    (model,) = application(dry_run("org/reward-model", "--kind", "classifier")).models
-    assert isinstance(model, ClassifierModel)
-    assert model.name == "reward-model"
-
-
 def test_another_template_takes_its_own_rules_and_is_a_warning_for_the_bundled_judge() -> None:
     warning = "was trained on the template final_answer alone"
     assert warning not in invoke("serve", "--dry-run").stderr
@@ -147,19 +123,12 @@ def test_another_template_takes_its_own_rules_and_is_a_warning_for_the_bundled_j
     assert (model.judge.template, model.judge.rules_first) == ("graded", None)
 
 
-def test_any_field_of_a_model_or_a_file_is_set_by_its_path() -> None:
-    fields = ["judge.inline_templates=true", "engine.max_model_len=4096", "server.num_replicas=2"]
-    options = [option for field in fields for option in ("--set", field)]
-    for model in ("bundled", "judge.yaml"):
-        config = application(dry_run(model, *options))
-        (found,) = config.models
-        assert isinstance(found, JudgeModel)
-        assert (found.judge.inline_templates, found.engine.max_model_len) == (True, 4096)
-        assert config.server.num_replicas == 2
-
-
-def test_keys_are_read_from_the_file_that_an_option_names(tmp_path: Path) -> None:
-    config = application(dry_run("judge.yaml", "--api-keys-file", tmp_path / "keys"))
+@pytest.mark.parametrize("model", ["bundled", "judge.yaml"])
+def test_fields_and_keys_are_set_in_any_file(model: str, tmp_path: Path) -> None:
+    fields = ["--set", "engine.max_model_len=4096", "--set", "server.num_replicas=2"]
+    config = application(dry_run(model, *fields, "--api-keys-file", tmp_path / "keys"))
+    assert isinstance(found := config.models[0], JudgeModel)
+    assert (found.engine.max_model_len, config.server.num_replicas) == (4096, 2)
     assert config.server.api_keys_file == str(tmp_path / "keys")
 
 
@@ -183,9 +152,8 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
     assert fault in result.stderr
 
 
-def test_a_file_without_a_host_is_served_on_this_machine_alone(tmp_path: Path) -> None:
-    path = rule_file(tmp_path, "  host: 127.0.0.1\n", "")
-    assert dry_run(path).http_options.host == "127.0.0.1"
+def function(path: str) -> list[object]:
+    return ["rule.yaml", "--set", "rule.verifier=function", "--set", f"rule.function={path}"]
 
 
 def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
@@ -196,21 +164,16 @@ def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
     (folder := tmp_path / "judge").mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    function = "verifier: function\n            function: nowhere:score"
-    at = ["--address", "127.0.0.1:1"]
-    files = [tmp_path / name for name in ("port", "function", "beside")]
-    for file in files:
-        file.mkdir()
+    beside = ["--set", "applications.0.runtime_env={}", "--address", "127.0.0.1:1"]
     wrong: list[tuple[list[object], str]] = [
-        ([rule_file(files[0], "port: 8000", "port: x")], "http_options.port: Input should be a"),
-        ([rule_file(files[1], "verifier: gsm8k", function)], "rule: rule.function: 'nowhere"),
-        ([rule_file(files[2], "    args:", "    runtime_env: {}\n    args:"), *at],
-         "applications.0.runtime_env: not supported with --address"),
+        (["rule.yaml", "--set", "http_options.port=x"], "http_options.port: Input should be a"),
+        (function("nowhere:score"), "rule: rule.function: 'nowhere"),
+        (["rule.yaml", *beside], "applications.0.runtime_env: not supported with --address"),
         (["rule.yaml", "--address", "ray://127.0.0.1:10001"], "--address ray://127.0.0.1:10001: "),
         (["openai.yaml"], "judge: remote.api_key_env: OPENAI_API_KEY is not set; set it"),
         ([folder], "judge: engine.model: "),
         ([QWEN], f"engine.model: {QWEN!r}"),
-    ]  # fmt: skip
+    ]
     for arguments, fault in wrong:
         result = invoke("serve", *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -224,10 +187,8 @@ def test_a_dry_run_says_what_this_machine_lacks_beside_the_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def score(r, g, q): return 1.0\n", encoding="utf-8")
-    function = "verifier: function\n            function: mine:score"
-    file = rule_file(tmp_path, "verifier: gsm8k", function)
-    assert invoke("serve", file, "--dry-run").stderr == ""
-    result = invoke("serve", file, "--set", "rule.function=mine:scroe", "--dry-run")
+    assert invoke("serve", *function("mine:score"), "--dry-run").stderr == ""
+    result = invoke("serve", *function("mine:scroe"), "--dry-run")
     assert result.exit_code == 0
     assert yaml.safe_load(result.stdout)["applications"]
     assert result.stderr.startswith("on this machine, rule: rule.function: 'mine:scroe' cannot be")
@@ -275,14 +236,13 @@ class Service:
                     found.append(process)
         return found
 
-    def started(self, what: str) -> list[psutil.Process]:
-        """The processes of its family with this in their command line."""
-        found = []
+    def commands(self) -> str:
+        """The command lines of its family."""
+        lines = []
         for process in self.family():
             with contextlib.suppress(psutil.Error):
-                if what in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
+                lines.append(" ".join(process.cmdline()))
+        return "\n".join(lines)
 
     def serves(self) -> bool:
         assert self.process.poll() is None, self.log()
@@ -304,12 +264,15 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
-    ids=lambda number: number.name,
+    ("number", "to_group"),
+    [
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.slow),
+        (signal.SIGTERM, False),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),  # as systemd does
+    ],
 )
 def test_it_serves_until_a_signal_and_leaves_no_process(
-    number: signal.Signals, service: Service
+    number: signal.Signals, to_group: bool, service: Service
 ) -> None:
     until(service.serves, 400, service.log)
     with HttpRewardClient(service.url) as client:
@@ -318,7 +281,7 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
     url, metrics = re.findall(r"http://\S+", workbench)
     assert url == service.url
     assert "ray_" in httpx.get(metrics).text
-    service.process.send_signal(number)
+    (os.killpg if to_group else os.kill)(service.process.pid, number)
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 60, service.log)
     with pytest.raises(httpx.ConnectError):
@@ -328,15 +291,7 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
 @pytest.mark.slow
 @pytest.mark.parametrize("starting", ["gcs_server", "raylet/raylet", "ray.serve.scripts"])
 def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Service) -> None:
-    until(lambda: bool(service.started(starting)), 200, service.log)
+    until(lambda: starting in service.commands(), 200, service.log)
     os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
-    assert service.process.wait(60) == 0, service.log()
-    until(lambda: not service.family(), 60, service.log)
-
-
-@pytest.mark.slow
-def test_a_signal_to_its_group_ends_it_at_once(service: Service) -> None:
-    until(service.serves, 400, service.log)
-    os.killpg(service.process.pid, signal.SIGTERM)  # as systemd does
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 60, service.log)

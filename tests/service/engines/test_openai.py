@@ -183,16 +183,14 @@ SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
         ({"model": "openai/o3"}, True),
         ({"model": "o4-mini-2025-04-16"}, True),
         ({"model": "gpt-4o-mini"}, False),
-        ({"model": "mine", "reasoning": True}, True),
-        ({"model": "gpt-5", "reasoning": False}, False),
+        ({"model": "olmo-3"}, False),
         ({"model": "gpt-5-chat-latest"}, False),
     ],
 )
 async def test_a_reasoning_model_is_sent_what_it_takes(settings: Any, reasons: bool) -> None:
     endpoint = Endpoint(completion("VERDICT: 1"))
-    await endpoint.engine(**settings, reasoning_effort="low").generate(EMPTY, Sampling(64))
+    await endpoint.engine(**settings).generate(EMPTY, Sampling(64))
     (asked,) = endpoint.asked
-    assert asked["reasoning_effort"] == "low"
     assert SAMPLING & asked.keys() == (set() if reasons else SAMPLING)
     assert asked.get("max_completion_tokens") == (64 if reasons else None)
 

@@ -16,43 +16,32 @@ def judge() -> dict[str, Any]:
     return {"name": "judge", "kind": "judge", "judge": {"mode": "label"}}
 
 
-@pytest.mark.parametrize(
-    ("assignment", "section", "value"),
-    [
-        ("judge.max_tokens=64", "judge", {"mode": "label", "max_tokens": 64}),
-        ("judge={mode: generate}", "judge", {"mode": "generate"}),
-        ("engine.engine_kwargs.reasoning_parser=qwen3", "engine",
-         {"engine_kwargs": {"reasoning_parser": "qwen3"}}),
-        ("verdict_log.folder=/a=b", "verdict_log", {"folder": "/a=b"}),
-        ("judge.template=", "judge", {"mode": "label", "template": None}),
-    ],
-)  # fmt: skip
-def test_a_path_begins_at_the_only_model(assignment: str, section: str, value: object) -> None:
+def test_a_path_begins_at_the_only_model_at_args_or_at_the_top_of_the_file() -> None:
     content = file(judge())
-    set_field(content, assignment)
-    assert content["applications"][0]["args"]["models"][0][section] == value
-
-
-def test_a_path_may_begin_at_args_or_at_the_top_of_the_file() -> None:
-    members = {"members": ["judge", "strict"]}
-    content = file(judge(), {"name": "rule", "kind": "rule", "composite": members})
     for assignment in (
+        "judge.max_tokens=64",
+        "engine.engine_kwargs.reasoning_parser=qwen3",
+        "verdict_log.folder=/a=b",
+        "judge.template=",
+        "cache={enabled: false}",
         "server.max_batch_items=64",
-        "models.1.rule.verifier=math",
         "http_options.port=9000",
         "applications.0.name=other",
         "applications.0.args.models.0.autoscaling.max_replicas=2",
-        "models.1.composite.members.1=math",
     ):
         set_field(content, assignment)
+    model = {
+        "name": "judge",
+        "kind": "judge",
+        "judge": {"mode": "label", "max_tokens": 64, "template": None},
+        "engine": {"engine_kwargs": {"reasoning_parser": "qwen3"}},
+        "verdict_log": {"folder": "/a=b"},
+        "cache": {"enabled": False},
+        "autoscaling": {"max_replicas": 2},
+    }
+    args = {"models": [model], "server": {"max_batch_items": 64}}
     assert content["http_options"] == {"port": 9000}
-    (application,) = content["applications"]
-    assert application["name"] == "other"
-    assert application["args"]["server"] == {"max_batch_items": 64}
-    first, second = application["args"]["models"]
-    assert first["autoscaling"] == {"max_replicas": 2}
-    assert second["rule"] == {"verifier": "math"}
-    assert second["composite"] == {"members": ["judge", "math"]}  # an entry of a list
+    assert content["applications"] == [{"name": "other", "args": args}]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +66,9 @@ def test_a_path_that_leads_nowhere_is_refused(assignment: str, fault: str) -> No
 def test_with_several_models_a_path_names_one() -> None:
     with pytest.raises(typer.BadParameter, match=r"2 models; begin the path with models\.0"):
         set_field(file(judge(), judge()), "judge.mode=generate")
-    content: dict[str, Any] = {"applications": [{}, {}]}
+    content = file(judge(), {"name": "rule", "composite": {"members": ["judge", "strict"]}})
+    set_field(content, "models.1.composite.members.1=math")
+    assert content["applications"][0]["args"]["models"][1]["composite"]["members"][1] == "math"
+    content = {"applications": [{}, {}]}
     with pytest.raises(typer.BadParameter, match=r"2 applications; begin .* applications\.0"):
         set_field(content, "server.num_replicas=2")

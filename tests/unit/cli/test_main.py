@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
 import threading
-from importlib.metadata import EntryPoint, EntryPoints, version
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def invoke(*arguments: object) -> Result:
     ("finding", "code"),
     [
         (Finding("python", "3.11"), 0),
-        (Finding("bytecode", "missing", "python -m compileall", warning=True), 0),
+        (Finding("environment", "ray 2.51", "reinstall", warning=True), 0),
         (Finding("ray", "not installed", "pip install 'reward-serve[serve]'"), 1),
         (Finding("bundled judge", "/" + "folder/" * 60, "rm -r it"), 1),
     ],
@@ -76,24 +75,15 @@ def test_a_command_that_cannot_be_imported_keeps_no_other_from_running(
     assert "the command eval is left out: No module named 'absent'" in caplog.text
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
-    result = invoke("--version")
-    assert (result.exit_code, result.stdout.strip()) == (0, version("reward-serve"))
-
-
-def test_wait_ends_when_the_service_can_score(service: FakeService) -> None:
+def test_wait_ends_when_the_service_can_score_or_time_is_up(service: FakeService) -> None:
     service.replies["/ready"] = Reply({"detail": "starting"}, 503)
     threading.Timer(0.7, service.replies.clear).start()
     assert invoke("wait", "--url", service.url, "--timeout-s", "60").exit_code == 0
     assert len([call for call in service.calls if call.path == "/ready"]) > 1
-
-
-@pytest.mark.parametrize(("options", "shown"), [((), True), (("--quiet",), False)])
-def test_wait_of_nobody_exits_1(options: tuple[str, ...], shown: bool) -> None:
     url = dead_url()
-    result = invoke("wait", "--url", url, "--timeout-s", "0", *options)
-    assert result.exit_code == 1
-    assert (f"{url}: not ready after 0 s" in result.stderr) is shown
+    for options, shown in (([], f"{url}: not ready after 0 s\n"), (["--quiet"], "")):
+        late = invoke("wait", "--url", url, "--timeout-s", "0", *options)
+        assert (late.exit_code, late.stderr) == (1, shown)
 
 
 def test_the_service_is_given_by_an_option_or_else_the_environment(
@@ -108,47 +98,34 @@ def test_the_service_is_given_by_an_option_or_else_the_environment(
     assert invoke("wait", "--url", service.url, "--timeout-s", 0).exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["score", "eval"])
-def test_the_key_of_the_environment_is_sent_and_never_shown(
-    service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    rows = written(tmp_path, *map(json.dumps, GOOD))
-    monkeypatch.setenv("REWARD_SERVE_API_KEY", KEY)
-    result = invoke(command, rows, "--url", service.url)
-    assert result.exit_code == 0, result.output
-    assert {c.headers["authorization"] for c in service.calls} == {f"Bearer {KEY}"}
-    service.replies["/v1/score/batch"] = Reply({"detail": "Authorization: no"}, 401)
-    refused = invoke(command, rows, "--url", service.url)
-    assert refused.exit_code == 1
-    assert "HTTP 401: Authorization: no" in refused.output
-    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret\x07-0123456789")
-    unsendable = invoke(command, rows, "--url", service.url)
-    assert unsendable.exit_code == 2
-    assert "REWARD_SERVE_API_KEY" in unsendable.output
-    assert "s3cret" not in result.output + refused.output + unsendable.output
-
-
-def test_ask_prints_a_score_or_why_there_is_none(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REWARD_SERVE_API_KEY", KEY)
+def test_ask_prints_a_score_or_why_there_is_none(service: FakeService) -> None:
     scored = invoke("ask", "9 + 9?", "#### 18", "--reference", "18", "--url", service.url)
     assert scored.exit_code == 0, scored.output
     assert scored.stdout.splitlines()[:3] == ["score: 1.0", "status: ok", "source: rule"]
     (request,) = service.calls[-1].body["requests"]
     assert (request["question"], request["reference"]) == ("9 + 9?", ["18"])
-    assert service.calls[-1].headers["authorization"] == f"Bearer {KEY}"
-
     absent = invoke("ask", "", "#### 18", "--url", service.url)
     assert absent.exit_code == 1
     assert absent.stdout.startswith("status: invalid\n")
     assert "reason: reference: " in absent.stdout
-
-    service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
-    refused = invoke("ask", "", "18", "--url", service.url)
-    assert refused.exit_code == 1
-    assert "unknown API key; set REWARD_SERVE_API_KEY to one of" in refused.output
-
     unreachable = invoke("ask", "", "18", "--url", dead_url())
     assert unreachable.exit_code == 1
     assert "is a service running there?" in unreachable.output
+
+
+def test_the_key_of_the_environment_is_sent_and_never_shown(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = ("ask", "", "18", "--reference", "18", "--url", service.url)
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", KEY)
+    assert invoke(*asking).exit_code == 0
+    assert service.calls[-1].headers["authorization"] == f"Bearer {KEY}"
+    service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+    refused = invoke(*asking)
+    assert refused.exit_code == 1
+    assert "unknown API key; set REWARD_SERVE_API_KEY to one of" in refused.output
+    monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret\x07-0123456789")
+    unsendable = invoke(*asking)
+    assert unsendable.exit_code == 2
+    assert "REWARD_SERVE_API_KEY" in unsendable.output
+    assert "s3cret" not in refused.output + unsendable.output
