@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reward_serve.routing.deployment_client import note_replicas
+from reward_serve.routing.dispatch import note_replicas
 
 End = BaseException | Callable[[list[Any]], Any]
 """What a replica's calls raise, or what makes their answer of the items."""

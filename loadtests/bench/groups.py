@@ -28,7 +28,7 @@ from loadtests.bench.common import NO_CACHE, Request, spread, timed
 from loadtests.bench.prefix_cache import PrefixReplica
 from reward_serve.client import Client
 from reward_serve.client.handle import HandleTransport
-from reward_serve.routing.deployment_client import Placement, Share, group_key
+from reward_serve.routing.dispatch import Placement, Share, group_key
 from reward_serve.schema import ScoreResult, Status
 
 SAMPLES = 8

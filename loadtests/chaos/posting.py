@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 
 from loadtests.chaos.questions import Body
-from reward_serve.http.contract import NDJSON
+from reward_serve.http.api import NDJSON
 from reward_serve.schema import ScoreResult
 
 _SINGLE, _BATCH = "/v1/score", "/v1/score/batch"

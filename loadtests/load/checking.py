@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from loadtests.load.corpus import Sample
-from reward_serve.http.contract import http_status
+from reward_serve.http.api import http_status
 from reward_serve.schema import ScoreResult, Status, describe_errors
 
 GRACE_S = 5.0

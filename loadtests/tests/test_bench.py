@@ -17,7 +17,7 @@ from loadtests.bench.instant_model import InstantReplica
 from loadtests.bench.plots import bars, plot
 from loadtests.bench.prefix_cache import BLOCK_TOKENS, PrefixCache, PrefixReplica
 from loadtests.bench.scaling import prompt_flops
-from reward_serve.routing.deployment_client import group_key
+from reward_serve.routing.dispatch import group_key
 
 
 def rate(value: float) -> dict[str, Any]:

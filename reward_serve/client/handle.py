@@ -34,8 +34,7 @@ from reward_serve.client.transport import (
     with_time_left,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.routing.deployment_client import call_errors, handle_of
-from reward_serve.routing.dispatch import Dispatcher
+from reward_serve.routing.dispatch import Dispatcher, call_errors, handle_of
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     GroupResult,

@@ -23,7 +23,7 @@ from reward_serve.client.transport import (
     with_id,
     with_time_left,
 )
-from reward_serve.routing.deployment_client import cancelled_by_caller, is_answer, size_of
+from reward_serve.routing.dispatch import cancelled_by_caller, is_answer, size_of
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,

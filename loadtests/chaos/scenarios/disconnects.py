@@ -22,7 +22,7 @@ from loadtests.chaos.load import Tally, open_loop, quantiles
 from loadtests.chaos.processes import memory_mib
 from loadtests.chaos.questions import Questions, prose
 from loadtests.chaos.report import Figures, with_bounds
-from reward_serve.http.contract import NDJSON
+from reward_serve.http.api import NDJSON
 
 NAMES = ("disconnects",)
 

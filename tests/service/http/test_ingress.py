@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.http.contract import MAX_BODY_DEPTH, http_status
+from reward_serve.http.api import MAX_BODY_DEPTH, http_status
 from reward_serve.schema import Status
 from tests.fake_ingress import GOOD, served
 

@@ -19,7 +19,7 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
-from reward_serve.routing.deployment_client import first_choice, group_key, known_replicas
+from reward_serve.routing.dispatch import first_choice, group_key, known_replicas
 from tests.service.integration.applications import SEVERAL
 from tests.service.integration.conftest import wait_for
 

@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
-from reward_serve.routing.deployment_client import (
+from reward_serve.routing.dispatch import (
     DeploymentClient,
     NoAnswerError,
     handle_of,

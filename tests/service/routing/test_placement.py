@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.deployment_client import (
+from reward_serve.routing.dispatch import (
     MESSAGE_BYTES,
     Placement,
     Share,
@@ -84,7 +84,7 @@ def test_groups_that_come_in_pieces_meet_again(batch: int) -> None:
 
 def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
     ask = (
-        "from reward_serve.routing.deployment_client import first_choice, group_key\n"
+        "from reward_serve.routing.dispatch import first_choice, group_key\n"
         "groups = [group_key({'group': str(n)}) for n in range(9)]\n"
         f"print([first_choice(group, {ids(4)[::-1]}) for group in groups])"
     )

@@ -7,7 +7,7 @@ import pytest
 from ray.serve._private.common import DeploymentID
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-from reward_serve.routing.deployment_client import known_replicas
+from reward_serve.routing.dispatch import known_replicas
 from reward_serve.routing.router import GroupRouter
 
 

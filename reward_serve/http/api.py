@@ -1,4 +1,4 @@
-"""The wire contract over HTTP: bodies, status codes, and the OpenAPI document.
+"""What all routes share: bodies, API keys, limits, status codes, errors and the OpenAPI document.
 
 Handlers parse bodies and write responses themselves; the types here only document them, so that
 clients can be generated.
@@ -6,31 +6,47 @@ clients can be generated.
 
 from __future__ import annotations
 
+import hmac
 import json
+import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, Security
 from fastapi.exception_handlers import http_exception_handler
+from fastapi.middleware import Middleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
+from ray.exceptions import RayError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reward_serve.http.auth import OPEN_PATHS
+from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
 from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status, deeper_than
-from reward_serve.version import __version__
+from reward_serve.version import VERSION_HEADER, __version__
+
+logger = logging.getLogger("ray.serve")
 
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
-_SHORTEN = "shorten the item, whose texts may have max_item_bytes in total"
-
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
+_OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
+_HEADERS = {
+    VERSION_HEADER: __version__,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
 
 
 def http_status(status: Status) -> int:
@@ -48,13 +64,8 @@ def retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-async def read_json(request: Request, limit: int, *, one_item: bool = False) -> Any:
+async def read_json(request: Request, limit: int) -> Any:
     """Parse the body as JSON.
-
-    Args:
-        request: the request.
-        limit: maximum bytes.
-        one_item: whether the body is a single item, not a batch.
 
     Raises:
         HTTPException: 413, the body has more than ``limit`` bytes; 422, it is not valid JSON.
@@ -63,9 +74,10 @@ async def read_json(request: Request, limit: int, *, one_item: bool = False) -> 
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            remedy = _SHORTEN if one_item else f"split the batch, or if it is one item, {_SHORTEN}"
             raise HTTPException(
-                413, f"body: has more than {limit} bytes, the limit server.max_body_bytes; {remedy}"
+                413,
+                f"body: has more than {limit} bytes, the limit server.max_body_bytes; split the "
+                "batch, or shorten the item, whose texts may have max_item_bytes in total",
             )
     return await off_loop(len(body) > _LONG_BODY, _parsed, body)
 
@@ -84,6 +96,143 @@ def _parsed(body: bytearray) -> Any:
             422, f"body: is nested more than {MAX_BODY_DEPTH} levels deep; flatten it"
         )
     return content
+
+
+class KeyLimit:
+    """Limits the items in flight of each key.
+
+    Args:
+        items: maximum items per key; None for no limit.
+    """
+
+    def __init__(self, items: int | None) -> None:
+        self._limit = items
+        self._in_flight: Counter[str] = Counter()
+
+    @contextmanager
+    def held(self, name: str, items: int) -> Iterator[None]:
+        """Count ``items`` for a key during the block.
+
+        Raises:
+            HTTPException: the key's limit would be exceeded: 413 by these items alone, else 429.
+        """
+        in_flight = self._in_flight[name]
+        if self._limit is not None and in_flight + items > self._limit:
+            too_large = items > self._limit
+            detail = (
+                f"key {name!r}: {items} items in addition to {in_flight} in flight exceed "
+                f"server.max_concurrent_items_per_key: {self._limit}; "
+                f"{'split the batch' if too_large else 'retry after a pause'}"
+            )
+            logger.warning("request rejected: %s", detail)
+            if too_large:
+                raise HTTPException(413, detail)
+            raise HTTPException(429, detail, {"Retry-After": "1"})
+        self._in_flight[name] += items
+        try:
+            yield
+        finally:
+            self._in_flight[name] -= items
+
+
+class Exchange:
+    """ASGI middleware around every request and response; streamed responses stay streamed.
+
+    A request needs an API key, whose name is then ``request.state.key``. Every response has the
+    service's version and headers against caching and sniffing. An internal error is a JSON 500 with
+    only a request id; the log has the details. Contexts entered on ``request.state.until_end`` are
+    exited when the response is sent or abandoned.
+
+    Args:
+        app: the application.
+        keys: the digests of the service's keys, by name; if empty, no key is needed.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Mapping[str, str]) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def receive_from_caller() -> Message:
+            try:
+                return await receive()
+            except RayError as error:  # Serve's proxy cancelled the call
+                raise ClientDisconnect from error
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        with ExitStack() as until_end:
+            state = scope.setdefault("state", {})
+            state.update(until_end=until_end, key=None)
+            try:
+                if self._keys and _path(scope) not in _OPEN_PATHS:
+                    state["key"] = self._key_name(Headers(scope=scope).get("authorization", ""))
+                await self._app(scope, receive_from_caller, send_with_headers)
+            except HTTPException as refusal:  # of the key; the application handles its own
+                unauthorized = reply(
+                    {"detail": refusal.detail}, 401, {"WWW-Authenticate": "Bearer"}
+                )
+                await unauthorized(scope, receive, send_with_headers)
+            except ClientDisconnect:
+                return
+            except Exception:
+                if started:  # too late for a status code; Serve logs the exception
+                    raise
+                await _internal_error(scope)(scope, receive, send_with_headers)
+
+    def _key_name(self, authorization: str) -> str:
+        """The name of the caller's key.
+
+        The key's digest is compared with every key's in constant time, so that timing reveals
+        neither a key's length nor a matching prefix.
+
+        Raises:
+            HTTPException: the key is missing or unknown.
+        """
+        scheme, _, key = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise HTTPException(401, "Authorization: is missing; send Bearer and an API key")
+        asked = digest_of(key.strip())
+        names = [name for name, own in self._keys.items() if hmac.compare_digest(asked, own)]
+        if not names:
+            raise HTTPException(401, "Authorization: unknown API key")
+        return names[0]
+
+
+def _path(scope: Scope) -> str:
+    """The path below the application's ``route_prefix``."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _internal_error(scope: Scope) -> Response:
+    """Log the current exception and return the response."""
+    request_id = _shown(Headers(scope=scope).get("x-request-id") or str(uuid.uuid4()))
+    logger.exception(
+        "request %s failed: %s %s, key %s",
+        request_id,
+        scope["method"],
+        _shown(scope["path"]),
+        scope["state"]["key"],
+    )
+    detail = f"internal error; see the service's log for request {request_id}; retry"
+    return reply({"detail": detail, "request_id": request_id}, 500)
+
+
+def _shown(text: str) -> str:
+    """A caller's text, shortened and escaped for logs and terminals."""
+    return ascii(text)[1:-1][:64]
 
 
 class Problem(BaseModel):
@@ -186,18 +335,19 @@ class DocumentedApi(FastAPI):
     """An application that documents its routes.
 
     Args:
-        has_keys: whether the service has API keys.
+        keys: the digests of the service's API keys, by name.
     """
 
-    def __init__(self, has_keys: bool) -> None:
+    def __init__(self, keys: Mapping[str, str]) -> None:
         super().__init__(
             title="reward_serve",
             version=__version__,
             generate_unique_id_function=lambda route: route.name,
             exception_handlers={StarletteHTTPException: _with_remedy},
+            middleware=[Middleware(Exchange, keys=keys)],
         )
         self.router.route_class = _Route
-        self._has_keys = has_keys
+        self._has_keys = bool(keys)
 
     def add(
         self,
@@ -215,7 +365,7 @@ class DocumentedApi(FastAPI):
             body: type of the request's body.
         """
         dependencies = [] if body is None else [Depends(_reads(body))]
-        if self._has_keys and path not in OPEN_PATHS:
+        if self._has_keys and path not in _OPEN_PATHS:
             dependencies.append(Security(_BEARER))
         streams = {"content": {NDJSON: _LINES}} if answer is ScoreResults else {}
         self.add_api_route(
