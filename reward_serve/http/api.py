@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
-from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status, deeper_than
+from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
@@ -88,14 +88,27 @@ def _parsed(body: bytearray) -> Any:
     except orjson.JSONDecodeError as error:
         # orjson rejects a whole batch for one lone surrogate, which only makes its item invalid.
         try:
-            content = json.loads(body)
+            content = json.loads(body, parse_int=_number)
         except (ValueError, RecursionError):
             raise HTTPException(422, f"body: is not JSON: {error}") from None
-    if deeper_than(content, MAX_BODY_DEPTH):
+    if _deeper_than(content, MAX_BODY_DEPTH):
         raise HTTPException(
             422, f"body: is nested more than {MAX_BODY_DEPTH} levels deep; flatten it"
         )
     return content
+
+
+def _number(digits: str) -> int | float:
+    """An integer as orjson reads it: a float beyond 64 bits."""
+    number = float(digits)
+    return int(digits) if -(2**63) <= number < 2**64 else number
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper_than(part, levels - 1) for part in parts)
 
 
 class KeyLimit:

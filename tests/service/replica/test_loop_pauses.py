@@ -23,7 +23,6 @@ from reward_serve.schema import (
     MAX_ITEM_BYTES,
     MAX_MESSAGES,
     MAX_METADATA_BYTES,
-    MAX_METADATA_DEPTH,
     MAX_NAME_CHARACTERS,
     MAX_REFERENCES,
     Usage,
@@ -108,7 +107,7 @@ def text(part: str, characters: int) -> str:
 
 def nested(part: str) -> dict[str, Any]:
     value: Any = text(part, MAX_METADATA_BYTES // 8)
-    for _ in range(MAX_METADATA_DEPTH - 1):
+    for _ in range(31):
         value = {part[:64]: value}
     return {"a": value}
 
