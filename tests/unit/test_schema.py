@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_errors, echoes, failure
 
 LONE_SURROGATE = "half a pair: \ud83d"
+NO_REFERENCES: list[Any] = [18, [], "", " \n", ["18", ""], ["18", 18], {}, ["18"] * 65]
 FAILURES = [status for status in Status if status is not Status.OK]
 
 
@@ -52,7 +53,7 @@ def test_a_value_within_its_limits_is_kept(fields: dict[str, Any]) -> None:
     fields = {"response": "", **fields}
     request = ScoreRequest.model_validate(fields)
     assert request.model_dump(exclude_unset=True) == fields
-    reference = fields.get("reference") or []
+    reference: Any = fields.get("reference") or []
     assert request.references == ([reference] if isinstance(reference, str) else reference)
 
 
@@ -62,10 +63,7 @@ def test_a_value_within_its_limits_is_kept(fields: dict[str, Any]) -> None:
         ("response", {"response": None}),
         ("response", {"response": 18}),
         ("response", {"response": LONE_SURROGATE}),
-        *(
-            ("reference", {"reference": reference})
-            for reference in (18, [], "", " \n", ["18", ""], ["18", 18], {}, ["18"] * 65)
-        ),
+        *(("reference", {"reference": reference}) for reference in NO_REFERENCES),
         ("reference", {"reference": ["18", LONE_SURROGATE]}),
         ("question", {"question": 1}),
         ("id", {"id": 7}),

@@ -146,17 +146,13 @@ def test_items_beyond_a_keys_limit_are_429_until_those_in_flight_are_answered(
     assert KEY not in serve_log.text
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/score/batch", {"requests": [GOOD] * 3}),
-        ("/v1/score/group", {"question": "?", "responses": ["a", "b", "c"]}),
-    ],
-)
-def test_what_can_never_fit_a_keys_limit_is_to_be_split(path: str, body: Any) -> None:
-    reply = served(KEYS, max_concurrent_items_per_key=2).post(path, json=body, headers=BEARER)
-    assert reply.status_code == 413
-    assert "split the batch" in reply.json()["detail"]
+def test_what_can_never_fit_a_keys_limit_is_to_be_split() -> None:
+    client = served(KEYS, max_concurrent_items_per_key=2)
+    group = {"question": "?", "responses": ["a", "b", "c"]}
+    for path, body in (("batch", {"requests": [GOOD] * 3}), ("group", group)):
+        reply = client.post(f"/v1/score/{path}", json=body, headers=BEARER)
+        assert reply.status_code == 413
+        assert "split the batch" in reply.json()["detail"]
 
 
 def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(

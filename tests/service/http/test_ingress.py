@@ -55,7 +55,8 @@ def test_a_lone_surrogate_spoils_its_own_item_alone() -> None:
 
 def test_a_batch_that_is_no_list_or_over_the_limit_is_refused() -> None:
     client = served(max_batch_items=2)
-    for body in ({}, {"requests": None}, []):
+    bodies: list[Any] = [{}, {"requests": None}, []]
+    for body in bodies:
         reply = client.post("/v1/score/batch", json=body)
         assert reply.status_code == 422
         assert reply.json()["detail"].startswith("requests: must be a list")

@@ -41,6 +41,7 @@ def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
     config["http_options"]["port"] = port
     (judge,) = config["applications"][0]["args"]["models"]
     judge["autoscaling"] = {"min_replicas": 1, "max_replicas": 1}  # tests look into its one replica
+    judge["group"] = {}
     server = {
         "api_keys_file": str(keys),
         "api_keys_env": KEYS_VARIABLE,

@@ -70,7 +70,7 @@ async def test_a_batch_is_split_joined_in_order_and_loses_only_a_lost_replicas_p
     assert {result["score"] for result in results if result["status"] == "error"} == {None}
     ends: dict[str, set[str]] = {}
     for item, result in zip(ITEMS, results, strict=True):
-        ends.setdefault(item["group"], set()).add(result["status"])
+        ends.setdefault(str(item["group"]), set()).add(result["status"])
     assert {len(found) for found in ends.values()} == {1}  # groups stay whole
 
 

@@ -57,7 +57,7 @@ def test_groups_stay_whole_and_replicas_even_in_whatever_pieces_they_come(
                 found[piece[index]["group"]].add(share.replica)
 
     assert sum(len(homes) - 1 for homes in found.values()) <= (0 if batch == 512 else 25)
-    assert max(loads.values()) <= 1.15 * len(items) / replicas
+    assert max(loads.values()) <= 1.25 * len(items) / replicas
 
 
 def test_a_group_goes_to_the_same_replica_in_every_process() -> None:
