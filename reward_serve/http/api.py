@@ -189,7 +189,8 @@ class Exchange:
             state = scope.setdefault("state", {})
             state.update(until_end=until_end, key=None)
             try:
-                if self._keys and _path(scope) not in _OPEN_PATHS:
+                path = scope["path"].removeprefix(scope.get("root_path", ""))
+                if self._keys and path not in _OPEN_PATHS:
                     state["key"] = self._key_name(Headers(scope=scope).get("authorization", ""))
                 await self._app(scope, receive_from_caller, send_with_headers)
             except HTTPException as refusal:  # of the key; the application handles its own
@@ -221,12 +222,6 @@ class Exchange:
         if not names:
             raise HTTPException(401, "Authorization: unknown API key")
         return names[0]
-
-
-def _path(scope: Scope) -> str:
-    """The path below the application's ``route_prefix``."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _internal_error(scope: Scope) -> Response:
@@ -282,11 +277,6 @@ class Model(BaseModel):
     name: str
     ready: bool = Field(description="Whether a replica can score.")
     kind: str | None = None
-    fingerprint: str | None = None
-    engine: dict[str, Any] | None = Field(
-        None, description="Weights, revision, dtype, device, engine."
-    )
-    templates: list[str] | None = None
     items: int | None = Field(None, description="Items in progress or waiting.")
 
 

@@ -81,7 +81,9 @@ class Ingress:
         CompatRoutes(self._dispatcher, self._server, self._admit).add_to(api)
         api.add("/health", self.health, dict[str, str])
         api.add("/ready", self.ready, dict[str, str])
-        api.add_exception_handler(UnknownModelError, _not_found)
+        api.add_exception_handler(
+            UnknownModelError, lambda _, error: reply({"detail": str(error)}, 404)
+        )
         return api
 
     async def models(self) -> dict[str, Any]:
@@ -130,8 +132,7 @@ class Ingress:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            names = [*self._dispatcher.applications, *self._dispatcher.aliases]
-            content |= openai_models(names)
+            content |= openai_models([*self._dispatcher.applications, *self._dispatcher.aliases])
         return reply(content)
 
     async def health(self, _: Request) -> Response:
@@ -174,10 +175,6 @@ class Ingress:
             )
         if key := request.state.key:
             request.state.until_end.enter_context(self._key_limit.held(key, items))
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    return reply({"detail": str(error)}, 404)
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:

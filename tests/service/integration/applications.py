@@ -97,7 +97,7 @@ BEHIND_THE_GATEWAY: dict[str, Any] = {
         {"name": "several", "application": SEVERAL},
     ],
     "server": {
-        "compatible_with": ["openai", "openrlhf", "slime"],
+        "compatible_with": ["openai"],
         "aliases": {"Qwen/Qwen3-32B": "judge"},
     },
 }

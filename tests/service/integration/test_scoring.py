@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -174,29 +173,13 @@ def streamed(url: str, items: list[dict[str, Any]]) -> list[ScoreResult]:
     return list(map(ScoreResult.model_validate, lines))
 
 
-def one_by_one(**target: str) -> Ask:
-    """Singles at a time, which the trainers' client sends together."""
-
-    def ask(items: list[dict[str, Any]]) -> list[ScoreResult]:
-        client = connect(on_failure="none", timeout_s=60, **target)
-
-        async def all_at_once() -> list[ScoreResult]:
-            return list(await asyncio.gather(*map(client.ascore, items)))
-
-        return asyncio.run(all_at_once())
-
-    return ask
-
-
 @pytest.mark.timeout(180)
 def test_a_batch_of_ten_megabytes_is_scored_in_every_way(url: str) -> None:
     noted = [{**item, "metadata": {"note": "é" * (MAX_METADATA_BYTES // 2 - 16)}} for item in BATCH]
     ways: dict[str, Ask] = {
         "by handle": RewardClient(SEVERAL).score_batch,
         "by handle, through the gateway": RewardClient(GATEWAY).score_batch,
-        "singles by handle": one_by_one(app=SEVERAL),
         "over HTTP": HttpRewardClient(f"{url}/{SEVERAL}", timeout_s=60).score_batch,
-        "singles over HTTP": one_by_one(url=f"{url}/{SEVERAL}"),
         "through the gateway": HttpRewardClient(f"{url}/{GATEWAY}", timeout_s=60).score_batch,
         "streamed": partial(streamed, f"{url}/{SEVERAL}"),
     }

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -30,7 +29,6 @@ ITEMS = [
     {"response": "18", "reference": "18", "group": f"g{n // 4}", "id": str(n), "metadata": {"n": n}}
     for n in range(32)
 ]
-REQUEST: ContextVar[str] = ContextVar("as Serve keeps the request that is being answered")
 
 
 class TooLargeError(grpc.RpcError):  # type: ignore[misc]
@@ -110,19 +108,11 @@ async def test_a_batch_goes_in_messages_and_an_item_that_none_carries_is_refused
 
 
 @pytest.mark.usefixtures("two_replicas")
-async def test_a_call_given_up_on_is_cancelled() -> None:
+async def test_a_call_given_up_on_or_left_is_cancelled_and_frees_its_room() -> None:
     handle = Handle(right, right, call=Waiting)
     items = [{**item, "timeout_s": 0.05} for item in ITEMS]
-    results = await DeploymentClient(handle, grace_s=0.0).score_batch(items)
-
-    assert {result["status"] for result in results} == {"timeout"}
-    assert [call.cancelled for call in handle.calls] == [True, True]
-
-
-@pytest.mark.usefixtures("two_replicas")
-async def test_a_caller_who_leaves_cancels_the_calls_and_frees_their_room() -> None:
-    handle = Handle(right, right, call=Waiting)
-    client = DeploymentClient(handle)
+    client = DeploymentClient(handle, grace_s=0.0)
+    assert {result["status"] for result in await client.score_batch(items)} == {"timeout"}
     for steps in range(6):  # from before the calls begin
         task = asyncio.create_task(client.score_batch(ITEMS))
         for _ in range(steps):
@@ -130,32 +120,9 @@ async def test_a_caller_who_leaves_cancels_the_calls_and_frees_their_room() -> N
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert len(handle.calls) >= 2
+    assert len(handle.calls) >= 4
     assert all(call.cancelled for call in handle.calls)
     assert set(client._placement._loads.values()) == {0}
-
-
-@pytest.mark.parametrize(
-    ("known", "detached", "requests"),
-    [(0, False, ["abc"]), (2, False, ["none", "none"]), (0, True, ["none"])],
-    ids=["one call keeps the request", "several have none", "nor have those of the detached"],
-)
-async def test_calls_of_one_request_at_a_time_share_no_context(
-    known: int, detached: bool, requests: list[str]
-) -> None:
-    REQUEST.set("abc")
-    seen: list[str] = []
-
-    def call(end: End, items: list[Any]) -> Call:
-        seen.append(REQUEST.get("none"))
-        return Call(end, items)
-
-    with replicas(known):
-        client = DeploymentClient(Handle(right, right, call=call), detached=detached)
-        results = await client.score_batch(ITEMS)
-    assert {result["status"] for result in results} == {"ok"}
-    assert seen == requests
-    assert REQUEST.get() == "abc"
 
 
 @pytest.mark.usefixtures("two_replicas")
