@@ -70,7 +70,7 @@ def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
 
 
 def test_openrlhf_gets_rewards_in_order_and_slime_a_number() -> None:
-    with served(compatible_with=BOTH) as client:
+    with served(compatible_with=BOTH, max_batch_items=2) as client:
         body = openrlhf(["#### 18", "#### 17"], ["18", "18"])
         assert client.post("/get_reward", json=body).json() == {
             "rewards": [1.0, 0.0],
@@ -78,7 +78,9 @@ def test_openrlhf_gets_rewards_in_order_and_slime_a_number() -> None:
             "extra_logs": {"absent": [0.0, 0.0]},
         }
         reply = client.post("/remote_rm", json=slime("#### 18", "18"))
+        too_many = client.post("/get_reward", json=openrlhf(["1"] * 3, ["1"] * 3))
     assert (reply.status_code, reply.json()) == (200, 1.0)
+    assert too_many.status_code == 413
 
 
 def test_an_absent_score_fails_the_request_unless_the_deployment_has_a_number_for_it() -> None:
@@ -121,13 +123,6 @@ def test_no_number_stands_for_a_template_that_is_not_there() -> None:
     assert rewards_of([late], absent=0.0, template="x") == [0.0]
 
 
-def test_more_samples_than_a_batch_takes_are_refused() -> None:
-    client = served(compatible_with=BOTH, max_batch_items=2)
-    reply = client.post("/get_reward", json=openrlhf(["1"] * 3, ["1"] * 3))
-    assert reply.status_code == 413
-    assert "3 items; the limit is server.max_batch_items: 2, so" in reply.json()["detail"]
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -146,6 +141,12 @@ def test_the_response_is_what_follows_the_prompt_without_the_turns_end(end: str)
     assert (sample["response"], sample["reference"]) == ("#### 18", "18")
     for text in ("18 \n", "a <|b|> c\n", "</div>"):  # which end in no token
         assert slime_item(slime(text, "18"))["response"] == text
+
+
+def test_a_prompt_of_several_turns_is_a_conversation() -> None:
+    turns = [{"role": "user", "content": "9 + 9?"}]
+    item = slime_item(slime("18", ["18", 18.0], turns))
+    assert item == {"response": "18", "messages": turns, "reference": ["18", "18.0"]}
 
 
 def test_a_prompt_that_was_decoded_with_other_white_space_is_found_and_only_once() -> None:
@@ -214,10 +215,3 @@ def test_what_is_at_fault_is_named(body: Any, message: str) -> None:
     reply = served(compatible_with=BOTH).post("/get_reward", content=json.dumps(body))
     assert reply.status_code == 422
     assert message in reply.json()["detail"]
-
-
-def test_a_prompt_of_several_turns_is_a_conversation() -> None:
-    turns = [{"role": "user", "content": "9 + 9?"}]
-    assert slime_item(slime("18", ["18", 18.0], turns)) == {
-        "response": "18", "messages": turns, "reference": ["18", "18.0"]
-    }  # fmt: skip

@@ -41,9 +41,13 @@ def test_a_deadline_is_kept_and_answered_504(url: str, http: HttpRewardClient) -
     wait_for("the engine to be free", lambda: replica(http)["items"] == 0, 8)
 
 
-def test_a_caller_that_leaves_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_a_caller_that_leaves_takes_its_work_with_it(
+    url: str, http: HttpRewardClient, accept: str
+) -> None:
+    body = {"requests": [LONG] * 4}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{url}/v1/score/batch", json={"requests": [LONG] * 4}, timeout=1.0)
+        httpx.post(f"{url}/v1/score/batch", json=body, headers={"accept": accept}, timeout=1.0)
     wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
     began = time.monotonic()
     assert http.score(ASKED).status is Status.OK

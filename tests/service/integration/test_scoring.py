@@ -54,17 +54,6 @@ def test_both_ways_score_right_and_wrong_alike(
         assert part in (by_handle.fingerprint or "")
 
 
-def test_an_equal_question_is_asked_once(handle: RewardClient, http: HttpRewardClient) -> None:
-    before = http.models()[0]["cache"]
-    question = {"response": f"{PROSE['response']} ({before['misses']})", "reference": "18"}
-    results = [*handle.score_batch([question] * 8), http.score(question)]
-    after = http.models()[0]["cache"]
-
-    assert [result.source for result in results] == ["judge", *["cache"] * 8]
-    assert len({result.score for result in results}) == 1
-    assert (after["misses"] - before["misses"], after["hits"] - before["hits"]) == (1, 8)
-
-
 def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) -> None:
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
