@@ -83,7 +83,7 @@ def test_generate_mode_gives_a_typed_status_and_the_text_and_a_group_shares_its_
 def test_a_group_is_judged_over_http_and_by_handle(
     http: HttpRewardClient, handle: RewardClient
 ) -> None:
-    asked = {"question": "9 + 9?", "responses": ["It is 18.", "It is 17.", "Who knows?"]}
+    asked = {"question": "9 + 9?", "responses": ["18.", "17.", "Hm."], "strategy": "all_pairs"}
     for client in (http, handle):
         group = client.score_group(asked)
         assert [result.status for result in group.results] == [Status.OK] * 3
