@@ -29,7 +29,6 @@ from reward_serve.rubrics import CriteriaOrName
 
 MAX_NAME_CHARACTERS = 1024
 MAX_METADATA_BYTES = 65_536
-MAX_METADATA_DEPTH = 32
 MAX_ITEM_BYTES = 2**20
 """Of an item's texts in UTF-8."""
 MAX_TIMEOUT_S = 3600.0
@@ -40,21 +39,13 @@ MAX_RESPONSES = 64
 MAX_MESSAGES = 200
 MAX_VALUES = 4096  # JSON values of a request besides its metadata: a message has three
 
-_NOT_BLANK: dict[str, JsonValue] = {"type": "string", "pattern": r"\S"}
-_SEVERAL: dict[str, JsonValue] = {
-    "type": "array",
-    "items": _NOT_BLANK,
-    "minItems": 1,
-    "maxItems": MAX_REFERENCES,
-}
-
 _SIMILAR = 0.7
 # What trainers and data sets call these fields.
 _OTHER_NAMES = {
     "answer": "reference", "ground_truth": "reference", "solution": "reference",
     "completion": "response", "output": "response", "prompt": "question",
 }  # fmt: skip
-_MAX_HINTS = 16
+_MAX_FAULTS = 16
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
 
@@ -75,21 +66,6 @@ def unicode_text(text: str) -> str:
     return text
 
 
-def deeper_than(value: object, levels: int) -> bool:
-    """Whether JSON data is nested deeper than ``levels``; checked without recursion."""
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [
-            part
-            for node in layer
-            if isinstance(node, dict | list)
-            for part in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not layer:
-            return False
-    return True
-
-
 def more_values_than(value: object, most: int) -> bool:
     """Whether JSON data contains more than ``most`` values; stops counting there."""
     left, count = [value], 0
@@ -103,12 +79,6 @@ def more_values_than(value: object, most: int) -> bool:
     return False
 
 
-def _small_int(digits: str) -> int:
-    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
-        raise ValueError("an integer has more than 64 bits; send it as a string")
-    return int(digits)
-
-
 def _small(metadata: object) -> object:
     if more_values_than(metadata, MAX_METADATA_BYTES // 2):  # a value takes two bytes or more
         raise ValueError(f"takes more than {MAX_METADATA_BYTES} bytes as JSON; send less")
@@ -116,13 +86,8 @@ def _small(metadata: object) -> object:
 
 
 def _json(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    if deeper_than(metadata, MAX_METADATA_DEPTH):
-        raise ValueError(f"is nested more than {MAX_METADATA_DEPTH} levels deep; flatten it")
     try:
-        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
-        if size <= MAX_METADATA_BYTES:
-            json.loads(text, parse_int=_small_int)
+        size = len(json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON: {error}") from None
     if size > MAX_METADATA_BYTES:
@@ -215,7 +180,6 @@ class ScoreRequest(BaseModel):
     reference: str | list[str] | None = Field(
         None,
         description="A gold answer or solution; of several, the best match is used.",
-        json_schema_extra={"anyOf": [_NOT_BLANK, _SEVERAL, {"type": "null"}]},
     )
     question: Text | None = Field(None, description="The prompt that the response answers.")
     messages: list[Message] | None = Field(
@@ -244,21 +208,15 @@ class ScoreRequest(BaseModel):
     id: Name | None = Field(None, description="Echoed in the result.")
     metadata: Metadata | None = Field(
         None,
-        description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON, "
-        f"{MAX_METADATA_DEPTH} levels deep, integers of at most 64 bits.",
+        description=f"Echoed in the result; at most {MAX_METADATA_BYTES} bytes as JSON.",
     )
     timeout_s: Timeout = Field(DEFAULT_TIMEOUT_S, description="Deadline, in seconds.")
 
     @model_validator(mode="before")
     @classmethod
     def _has_few_values(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            several = (data.get(field) for field in ("reference", "messages", "rubric", "options"))
-            nested = [value for value in several if isinstance(value, dict | list)]
-            if len(data) > MAX_VALUES or (nested and more_values_than(nested, MAX_VALUES)):
-                raise ValueError(
-                    f"has more than {MAX_VALUES} values besides its metadata; send less"
-                )
+        if isinstance(data, dict) and more_values_than({**data, "metadata": None}, MAX_VALUES):
+            raise ValueError(f"has more than {MAX_VALUES} values besides its metadata; send less")
         return data
 
     @field_validator("reference", mode="before")
@@ -398,23 +356,26 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -> str:
-    """A validation error in one line: each invalid field, the error and the value.
+    """A validation error in one line: the first invalid fields, their errors and values.
 
     Args:
         error: the error.
         of: the model that was validated, for a hint about its unknown fields.
     """
     parts: list[str] = []
-    for fault in error.errors(include_url=False, include_context=False):
+    faults = error.errors(include_url=False, include_context=False)
+    for fault in faults[:_MAX_FAULTS]:
         loc = fault["loc"]
         field = ".".join(_short(str(part)) for part in loc) or "request"
         if fault["type"] == "extra_forbidden":
-            known = _fields(of, loc[:-1]) if len(parts) < _MAX_HINTS else []
+            known = _fields(of, loc[:-1])
             remedy = f" ({hint(str(loc[-1]), known)})" if known else ""
             parts.append(f"{field}: unknown field{remedy}")
-            continue
-        message = fault["msg"].removeprefix("Value error, ")
-        parts.append(f"{field}: {message}{_found(fault)}")
+        else:
+            message = fault["msg"].removeprefix("Value error, ")
+            parts.append(f"{field}: {message}{_found(fault)}")
+    if len(faults) > _MAX_FAULTS:
+        parts.append(f"and {len(faults) - _MAX_FAULTS} more")
     return "; ".join(dict.fromkeys(parts))
 
 

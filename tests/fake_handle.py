@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reward_serve.routing.deployment_client import note_replicas
+from reward_serve.routing.dispatch import note_replicas
 
 End = BaseException | Callable[[list[Any]], Any]
 """What a replica's calls raise, or what makes their answer of the items."""
@@ -47,16 +47,13 @@ class Handle:
         self._call = call
         self._session = "r0"
         self.calls: list[Any] = []
-        self.options_given: list[dict[str, Any]] = []
         self.batches: list[str] = []
         self.score_batch = self.complete = self.describe = self.explain = self.score_group = self
 
     def options(self, session_id: str = "r0", **options: object) -> Handle:
-        self.options_given.append(options)
         other = Handle(*self._ends, call=self._call)
         other._session = session_id
-        other.calls, other.options_given = self.calls, self.options_given
-        other.batches = self.batches
+        other.calls, other.batches = self.calls, self.batches
         return other
 
     def remote(self, *arguments: Any) -> Any:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeVar, cast
 
 from reward_serve.config.models import RuleModel
-from reward_serve.http.contract import http_status
+from reward_serve.http.api import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel

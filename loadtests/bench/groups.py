@@ -35,7 +35,7 @@ from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.routing.deployment_client import Placement, Share, group_key
+from reward_serve.routing.dispatch import Placement, Share, group_key
 from reward_serve.schema import ScoreResult, Status, Usage
 
 SAMPLES = 8

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from loadtests.load.corpus import Body, Sample
-from reward_serve.http.contract import http_status
+from reward_serve.http.api import http_status
 from reward_serve.schema import ScoreResult, Status, describe_errors
 from reward_serve_lab.evaluation.bulk import RIGHT, percentile
 

@@ -27,7 +27,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
-from reward_serve.routing.deployment_client import is_answer
+from reward_serve.routing.dispatch import is_answer
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,

@@ -22,8 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.routing.deployment_client import call_errors, handle_of
-from reward_serve.routing.dispatch import Dispatcher
+from reward_serve.routing.dispatch import Dispatcher, call_errors, handle_of
 from reward_serve.schema import (
     GroupResult,
     ScoreRequest,

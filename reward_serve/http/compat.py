@@ -12,7 +12,6 @@ fails the whole request, which the trainer retries, unless ``server.absent_rewar
 from __future__ import annotations
 
 import logging
-import math
 import re
 import time
 import uuid
@@ -22,10 +21,9 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 
 from reward_serve.config.app import ServerConfig
-from reward_serve.http.contract import DocumentedApi, read_json, reply, retry_after
+from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
-from reward_serve.routing.deployment_client import NoAnswerError
-from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
+from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
 from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s, retry_after_s
 
 logger = logging.getLogger("ray.serve")
@@ -38,8 +36,6 @@ _OPENAI_CODES = {
     Status.TIMEOUT: (504, "timeout_error"),
 }
 """The HTTP status code and OpenAI's error type for a failure's status."""
-
-_IN_URL = ("model", "template", "timeout_s")
 
 # Tokens with which chat templates end turns and pad; DeepSeek's have full-width bars.
 _TOKEN = re.compile(
@@ -84,18 +80,17 @@ class CompatRoutes:
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
-        body = await read_json(request, self._server.max_body_bytes, one_item=True)
+        body = await read_json(request, self._server.max_body_bytes)
         (number,), _ = await self._scored(request, [slime_item(body)])
         return reply(number)
 
     async def _scored(
         self, request: Request, items: Items
-    ) -> tuple[list[float], list[dict[str, Any]]]:
+    ) -> tuple[list[float | None], list[dict[str, Any]]]:
         """The rewards and their results."""
         self._admit(request, len(items))
-        fields: dict[str, Any] = {
-            name: request.query_params[name] for name in _IN_URL if name in request.query_params
-        }
+        named = {"model", "template", "timeout_s"}
+        fields: dict[str, Any] = {k: v for k, v in request.query_params.items() if k in named}
         if "timeout_s" in fields:
             fields["timeout_s"] = _seconds(fields["timeout_s"])
         self._dispatcher.pick(fields.get("model"))
@@ -104,7 +99,7 @@ class CompatRoutes:
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
-        body = await read_json(request, self._server.max_body_bytes, one_item=True)
+        body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
         try:
@@ -209,7 +204,7 @@ def slime_item(body: Any) -> dict[str, Any]:
 
 def rewards_of(
     results: list[dict[str, Any]], absent: float | None, template: str | None = None
-) -> list[float]:
+) -> list[float | None]:
     """The scores, with ``absent`` in place of missing ones.
 
     Args:
@@ -222,23 +217,19 @@ def rewards_of(
             else 503. Also 422 if the template in the URL is invalid.
     """
     failed = [result for result in results if result["status"] != Status.OK]
-    misnamed = [result for result in failed if template and _is_of_the_template(result)]
+    invalid = [result for result in failed if result["status"] == Status.INVALID]
+    misnamed = [one for one in invalid if template and "template: " in (one["reason"] or "")]
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]
         detail = (
             f"{len(failed)} of {len(results)} have no score, the first: {first['status']}: "
             f"{first['reason']}"
         )
-        if misnamed or all(result["status"] == Status.INVALID for result in failed):
+        if misnamed or len(invalid) == len(failed):
             raise HTTPException(422, detail)
         pause_s = max(retry_after_s(result["details"]) for result in failed)
         raise HTTPException(503, detail, retry_after(pause_s))
-    stand_in = absent if absent is not None else math.nan
-    return [stand_in if result["score"] is None else result["score"] for result in results]
-
-
-def _is_of_the_template(result: dict[str, Any]) -> bool:
-    return result["status"] == Status.INVALID and "template: " in (result["reason"] or "")
+    return [absent if result["score"] is None else result["score"] for result in results]
 
 
 def _seconds(text: str) -> float:
@@ -263,23 +254,23 @@ def _texts(body: dict[str, Any], name: str) -> list[str]:
 def _response(index: int, query: str, prompt: str) -> str:
     """The text after the prompt, which may have been decoded with different whitespace."""
     shown = prompt[_after_tokens(prompt) :]
-    start = _after_tokens(query)
-    if shown and query.startswith(shown, start):
-        return _without_turn_end(query[start + len(shown) :])
-    plain = "".join(shown.split())
-    if not plain or not "".join(query[start:].split()).startswith(plain):
-        raise HTTPException(
-            422,
-            f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled, "
-            "and let the trainer cut none",
-        )
-    missing, end = len(plain), start
-    for word in re.finditer(r"\S+", query[start:]):
-        end = start + min(word.end(), word.start() + missing)
-        missing -= len(word[0])
-        if missing <= 0:
+    end = _after_tokens(query)
+    if shown and query.startswith(shown, end):
+        return _without_turn_end(query[end + len(shown) :])
+    words = "".join(shown.split())
+    for character in words:
+        end = _SPACE.match(query, end).end()  # type: ignore[union-attr]
+        if not query.startswith(character, end):
             break
-    return _without_turn_end(query[end:])
+        end += 1
+    else:
+        if words:
+            return _without_turn_end(query[end:])
+    raise HTTPException(
+        422,
+        f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled, "
+        "and let the trainer cut none",
+    )
 
 
 def _after_tokens(text: str) -> int:

@@ -15,15 +15,13 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from ray import serve
 from ray.serve.handle import DeploymentHandle
-from starlette.middleware.authentication import AuthenticationMiddleware
 
 from reward_serve.config.app import ServerConfig
 from reward_serve.explanation import Explanation
-from reward_serve.http.auth import BearerKeys, Exchange, KeyLimit, unauthorized
-from reward_serve.http.compat import CompatRoutes, openai_models
-from reward_serve.http.contract import (
+from reward_serve.http.api import (
     NDJSON,
     DocumentedApi,
+    KeyLimit,
     Models,
     ScoreBatch,
     ScoreResults,
@@ -32,8 +30,8 @@ from reward_serve.http.contract import (
     reply,
     retry_after,
 )
-from reward_serve.routing.deployment_client import handle_of
-from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
+from reward_serve.http.compat import CompatRoutes, openai_models
+from reward_serve.routing.dispatch import Dispatcher, UnknownModelError, handle_of
 from reward_serve.schema import (
     GroupRequest,
     GroupResult,
@@ -73,7 +71,7 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
-        api = DocumentedApi(has_keys=bool(self._keys))
+        api = DocumentedApi(self._keys)
         api.add("/v1/score", self.score, ScoreResult, ScoreRequest)
         api.add("/v1/score/batch", self.score_batch, ScoreResults, ScoreBatch)
         api.add("/v1/score/group", self.score_group, GroupResult, GroupRequest)
@@ -83,11 +81,9 @@ class Ingress:
         CompatRoutes(self._dispatcher, self._server, self._admit).add_to(api)
         api.add("/health", self.health, dict[str, str])
         api.add("/ready", self.ready, dict[str, str])
-        api.add_exception_handler(UnknownModelError, _not_found)
-        if self._keys:
-            keys = BearerKeys(self._keys)
-            api.add_middleware(AuthenticationMiddleware, backend=keys, on_error=unauthorized)
-        api.add_middleware(Exchange)  # added last, so outermost
+        api.add_exception_handler(
+            UnknownModelError, lambda _, error: reply({"detail": str(error)}, 404)
+        )
         return api
 
     async def models(self) -> dict[str, Any]:
@@ -136,8 +132,7 @@ class Ingress:
         """List the reward models: kind, fingerprint, templates, limits and readiness."""
         content = {"models": await self._dispatcher.describe(), "version": __version__}
         if "openai" in self._server.compatible_with:
-            names = [*self._dispatcher.applications, *self._dispatcher.aliases]
-            content |= openai_models(names)
+            content |= openai_models([*self._dispatcher.applications, *self._dispatcher.aliases])
         return reply(content)
 
     async def health(self, _: Request) -> Response:
@@ -157,7 +152,7 @@ class Ingress:
         self, request: Request, items: Callable[[object], int] = lambda body: 1
     ) -> dict[str, Any]:
         """The body of a single request for a known model; admits its items."""
-        body = await read_json(request, self._server.max_body_bytes, one_item=True)
+        body = await read_json(request, self._server.max_body_bytes)
         if not isinstance(body, dict):
             raise HTTPException(422, f"body: must be an object (found {type(body).__name__})")
         self._dispatcher.pick(body.get("model"))
@@ -178,12 +173,8 @@ class Ingress:
                 413,
                 f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
             )
-        if caller := request.scope.get("user"):
-            request.state.until_end.enter_context(self._key_limit.held(caller.username, items))
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    return reply({"detail": str(error)}, 404)
+        if key := request.state.key:
+            request.state.until_end.enter_context(self._key_limit.held(key, items))
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:

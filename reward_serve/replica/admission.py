@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from reward_serve.engines.base import EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
-from reward_serve.routing.deployment_client import cancelled_by_caller
+from reward_serve.routing.dispatch import cancelled_by_caller
 
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext

@@ -1,29 +1,87 @@
-"""Sends items to reward models by name and joins the results of a batch for several models."""
+"""Sends items to reward models: which model, which of its replicas, in calls of how many bytes.
+
+Each call runs a method of ``replica.deployment.RewardReplica`` in another process, such as
+``RewardReplica.score_batch``.
+
+The caller chooses the replicas. The samples of a group share work (the prompt up to the response,
+equal answers) if they go to the same replica. A new group goes to its first choice by rendezvous
+hashing, which is the same in every process; adding or removing a replica changes the first choice
+of only that replica's groups. Loads are bounded, as in consistent hashing with bounded loads
+(Mirrokni, Thorup and Zadimoghaddam, 2018): beyond 1.1 times the mean of this process's items in
+flight, a new group goes to the least loaded replica. A group stays where it was placed, as its
+prompt is cached there, until its replica goes or would exceed twice that bound.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import logging
+import math
+import threading
+import zlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from reward_serve.explanation import Explanation
-from reward_serve.routing.deployment_client import (
-    REPLICA_GRACE_S,
-    DeploymentClient,
-    NoAnswerError,
-    Result,
+from reward_serve.schema import (
+    GroupResult,
+    ScoreResult,
+    Status,
+    echoes,
+    failure,
+    group_failure,
+    longest_timeout_s,
+    size_of_group,
 )
-from reward_serve.schema import ScoreResult, Status, echoes, failure, group_failure, size_of_group
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
+logger = logging.getLogger("ray.serve")
+
+REPLICA_GRACE_S = 2.0  # replicas enforce the deadline; this bounds calls that never reach one
+MESSAGE_BYTES = 2 * 2**20
+"""Maximum bytes of items in one call; a larger item is refused."""
+
 _READY_TIMEOUT_S = 2.0
+
+_OVERHEAD = 16
+_ENDLESS = 16 * 2**20
+
+_SLACK = 1.1
+_ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
+_STAYS = 2  # a group leaves its replica at this many times the bound
+_REMEMBERED = 8192
+_KEY_CHARS = 512
+
+Result = dict[str, Any]
 
 
 class UnknownModelError(LookupError):
     """No reward model has this name; the message lists the names."""
+
+
+class NoAnswerError(Exception):
+    """No replica answered a call.
+
+    Attributes:
+        status: ``timeout``, ``overloaded`` or ``error``; ``invalid`` if a retry cannot help.
+        reason: why the call failed.
+    """
+
+    def __init__(self, status: Status, reason: str) -> None:
+        self.status, self.reason = status, reason
+
+    @property
+    def details(self) -> dict[str, Any] | None:
+        """The details of the results, by which ``is_answer`` tells them from a replica's own."""
+        return {"unanswered": True} if self.status in (Status.TIMEOUT, Status.ERROR) else None
 
 
 class Dispatcher:
@@ -174,3 +232,336 @@ class Dispatcher:
             addressed = item if name in (None, model) else {**item, "model": model}
             parts.setdefault(model, {})[index] = addressed
         return parts, refused
+
+
+class DeploymentClient:
+    """Calls the replicas of one deployment. If a replica does not answer, its items fail.
+
+    Ray's consistent-hash router identifies a waiting call by the id of the Serve request that makes
+    it, and would answer only one of several calls with the same id. Each of the calls of a split
+    batch is therefore made in a new context, which gives it an id of its own. A single call keeps
+    its request's id, under which it is logged.
+
+    Args:
+        handle: the Serve handle. The constructor initialises it if it is unused, which must not
+            happen in two threads at once.
+        grace_s: how long to wait beyond the deadline, which the replica enforces.
+        detached: for clients: single calls get a new context too, as a client makes several at
+            once, and unanswered items are logged at DEBUG, as the client reports the outage.
+    """
+
+    def __init__(
+        self, handle: Any, grace_s: float = REPLICA_GRACE_S, detached: bool = False
+    ) -> None:
+        # Over gRPC a call takes half the time of one through Ray's object store, the default, which
+        # suits data with several readers.
+        self._handle = handle.options(
+            _by_reference=False, request_serialization="pickle", response_serialization="pickle"
+        )
+        self._grace_s = grace_s
+        self._detached = detached
+        self._placement = Placement()
+
+    async def score_batch(self, items: Sequence[Any], batch: str | None = None) -> list[Result]:
+        """Score the items with ``RewardReplica.score_batch``; a result for each, in order.
+
+        Args:
+            items: score requests as plain data.
+            batch: an id, if the items are only a part of a batch.
+        """
+        with self._placed(items, batch) as shares:
+            answers = await asyncio.gather(*(self._score(share, items) for share in shares))
+        found: dict[int, Result] = {}
+        for share, results in zip(shares, answers, strict=True):
+            found.update(zip(share.indices, results, strict=True))
+        return [found[index] for index in range(len(items))]
+
+    async def ask(self, method: str, request: Any) -> Result:
+        """Call ``explain`` or ``score_group`` of the replica that has the request's group.
+
+        Raises:
+            NoAnswerError: no replica answered.
+        """
+        with self._placed([request]) as (share,):
+            answer: Result = await self._call(method, share, self._within_s([request]), request)
+        return answer
+
+    async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
+        """Call a method of any replica; raises like ``ask``."""
+        share = Share(None, size=size_of(arguments))
+        return await self._call(method, share, within_s, *arguments)
+
+    async def _score(self, share: Share, items: Sequence[Any]) -> list[Result]:
+        own = [items[index] for index in share.indices]
+        try:
+            results: list[Result] = await self._call("score_batch", share, self._within_s(own), own)
+            return results
+        except NoAnswerError as error:
+            return self._failures(own, error)
+        finally:
+            self._placement.done(share)
+
+    async def _call(self, method: str, share: Share, within_s: float, *arguments: Any) -> Any:
+        """Call the share's replica; the id of a split batch is the last argument.
+
+        The call is cancelled if the time is up or the caller is cancelled.
+
+        Raises:
+            NoAnswerError: the call failed or timed out, or is one item that no message carries.
+        """
+        if share.size > MESSAGE_BYTES:
+            raise NoAnswerError(
+                Status.INVALID,
+                f"request: has {share.size} bytes with its metadata; send at most {MESSAGE_BYTES}",
+            )
+        handle = self._handle
+        if share.replica is not None:
+            handle = handle.options(session_id=share.replica)
+        if share.batch is not None:
+            arguments = (*arguments, share.batch)
+        remote = getattr(handle, method).remote
+        is_single = share.batch is None and not self._detached
+        call = remote(*arguments) if is_single else Context().run(remote, *arguments)
+        try:
+            async with asyncio.timeout(within_s):
+                return await call
+        except asyncio.CancelledError as error:
+            call.cancel()
+            if cancelled_by_caller():
+                raise
+            raise _no_answer(error) from error
+        except call_errors() as error:
+            call.cancel()
+            raise _no_answer(error) from error
+
+    @contextmanager
+    def _placed(self, items: Sequence[Any], batch: str | None = None) -> Iterator[list[Share]]:
+        """The batch split into calls, which are counted as load until the block ends."""
+        replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
+        shares = self._placement.shares(items, replicas)
+        batch = batch or (uuid4().hex if len(shares) > 1 else None)
+        for share in shares:
+            share.batch = batch
+        try:
+            yield shares
+        finally:
+            for share in shares:
+                self._placement.done(share)
+
+    def _within_s(self, items: Iterable[Any]) -> float:
+        return longest_timeout_s(items) + self._grace_s
+
+    def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
+        model, cause = self._handle.deployment_name, error.__cause__
+        fields = {"details": error.details, "model": model}
+        failures = [failure(error.status, error.reason, **fields, **echoes(item)) for item in items]
+        level = logging.DEBUG if self._detached else logging.WARNING
+        logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
+        return [result.model_dump(mode="json") for result in failures]
+
+
+def _no_answer(error: BaseException) -> NoAnswerError:
+    from grpc import StatusCode  # type: ignore[import-untyped]
+    from ray.serve.exceptions import BackPressureError
+
+    if isinstance(error, TimeoutError):
+        return NoAnswerError(Status.TIMEOUT, "no replica answered in time")
+    if isinstance(error, BackPressureError):
+        reason = "every replica is at its limit of calls; retry after a pause"
+        return NoAnswerError(Status.OVERLOADED, reason)
+    code = getattr(error, "code", None)  # of a grpc.RpcError
+    if callable(code) and code() is StatusCode.RESOURCE_EXHAUSTED:
+        return NoAnswerError(Status.INVALID, "the results exceed 4 MiB; send fewer items at once")
+    return NoAnswerError(Status.ERROR, f"the replica was lost ({type(error).__name__}); retry")
+
+
+_known: dict[tuple[str, str], tuple[str, ...]] = {}
+
+
+def note_replicas(app: str, deployment: str, replicas: Iterable[str]) -> None:
+    """Set the ids of a deployment's replicas, as this process's routers report them."""
+    _known[app, deployment] = tuple(replicas)
+
+
+def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
+    """The replica ids of a deployment; empty if Serve places its calls."""
+    return _known.get((app, deployment), ())
+
+
+@dataclass(eq=False)
+class Share:
+    """The part of a batch that goes to one replica in one call.
+
+    Attributes:
+        replica: the replica's id; None if Serve chooses it.
+        indices: indices of the items in the batch.
+        size: bytes of the items, as ``size_of`` estimates them.
+        batch: the batch's id, which tells the replica that other parts belong to it; None if this
+            is the whole batch.
+    """
+
+    replica: str | None
+    indices: list[int] = field(default_factory=list)
+    size: int = 0
+    batch: str | None = None
+
+
+class Placement:
+    """Places this process's items for one deployment. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loads: Counter[str] = Counter()
+        self._in_flight: set[Share] = set()
+        self._homes: dict[int, str] = {}  # the group used last at the end
+
+    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+        """Split the batch into calls; call ``done`` with each share when it is answered."""
+        if len(replicas) < 2 or not items:
+            return _calls(items, None, range(len(items)))
+        groups: dict[int, list[int]] = {}
+        for index, item in enumerate(items):
+            groups.setdefault(group_key(item), []).append(index)
+        parts: dict[str, list[int]] = {}
+
+        def place(indices: list[int], replica: str) -> None:
+            self._loads[replica] += len(indices)
+            parts.setdefault(replica, []).extend(indices)
+
+        with self._lock:
+            mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
+            most = max(_ALWAYS, math.ceil(_SLACK * mean))
+            for group, members in groups.items():
+                if any(_waits_for_others(items[index]) for index in members):
+                    place(members, first_choice(group, replicas))  # as every other process chooses
+                elif len(members) <= most:
+                    place(members, self._home(group, len(members), replicas, most))
+                else:  # too many for one replica
+                    for start in range(0, len(members), _ALWAYS):
+                        place(members[start : start + _ALWAYS], self._least_loaded(replicas))
+            shares = [one for part in parts.items() for one in _calls(items, *part)]
+            self._in_flight.update(shares)
+        return shares
+
+    def done(self, share: Share) -> None:
+        """Mark the share as answered."""
+        with self._lock:
+            if share.replica is not None and share in self._in_flight:
+                self._in_flight.remove(share)
+                self._loads[share.replica] -= len(share.indices)
+
+    def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:
+        home = self._homes.pop(group, "")
+        if home in replicas:
+            most = _STAYS * most
+        else:
+            home = first_choice(group, replicas)
+        if self._loads[home] + size > most:
+            home = self._least_loaded(replicas)
+        self._homes[group] = home
+        if len(self._homes) > _REMEMBERED:
+            del self._homes[next(iter(self._homes))]
+        return home
+
+    def _least_loaded(self, replicas: Sequence[str]) -> str:
+        return min(replicas, key=self._loads.__getitem__)
+
+
+def first_choice(group: int, replicas: Sequence[str]) -> str:
+    """The group's replica by rendezvous hashing, the same in every process."""
+    return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
+
+
+def _waits_for_others(item: object) -> bool:
+    """Whether a request is judged with the others of its group, which one replica must receive."""
+    return isinstance(item, Mapping) and item.get("group_size") is not None
+
+
+def group_key(item: object) -> int:
+    """A hash of the item's group, the same in every process.
+
+    A request without ``group`` is identified by its reference and question.
+    """
+    fields = item if isinstance(item, Mapping) else {}
+    group = fields.get("group")
+    key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    return zlib.crc32(_text(key).encode("utf-8", "replace"))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value[:_KEY_CHARS]
+    if isinstance(value, list | tuple):
+        return "\x1f".join(_text(part) for part in value[:8])
+    return type(value).__name__
+
+
+def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+    """The calls to one replica, in order, of at most ``MESSAGE_BYTES`` or one larger item each."""
+    shares = [Share(replica)]
+    for index in indices:
+        size = size_of(items[index])
+        if shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES:
+            shares.append(Share(replica))
+        shares[-1].indices.append(index)
+        shares[-1].size += size
+    return shares
+
+
+def size_of(value: object) -> int:
+    """An upper bound on the message bytes of JSON-like data; an estimate for other data.
+
+    Counting stops at 16 MiB, as data that contain themselves have no end.
+    """
+    total = 0
+    left: list[Iterable[object]] = [(value,)]
+    while left and total < _ENDLESS:
+        for part in left.pop():
+            total += _OVERHEAD
+            if isinstance(part, str):
+                total += len(part) if part.isascii() else 4 * len(part)
+            elif isinstance(part, dict):
+                left += part, part.values()
+            elif isinstance(part, list | tuple):
+                left.append(part)
+            elif isinstance(part, int):
+                total += part.bit_length() // 8
+    return total
+
+
+def is_answer(result: ScoreResult | GroupResult) -> bool:
+    """Whether a result shows that its model's replicas answer."""
+    return not (result.details or {}).get("unanswered")
+
+
+def call_errors() -> tuple[type[BaseException], ...]:
+    """The exceptions of a call whose replica is gone, refuses it or does not answer in time."""
+    import grpc
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    return TimeoutError, RayError, RayServeException, grpc.RpcError
+
+
+def cancelled_by_caller() -> bool:
+    """Whether a CancelledError comes from cancelling this task, not from the called replica."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def handle_of(app: str, deployment: str | None = None) -> Any:
+    """The Serve handle of an application's ingress, or of a deployment, which may not exist yet.
+
+    Raises:
+        ConnectionError: this process is not in a Ray cluster, and none was found. Serve itself
+            would start one, in which nothing is deployed.
+        ImportError: Ray is not installed.
+    """
+    import ray
+    from ray import serve
+
+    if not ray.is_initialized():
+        ray.init(address="auto", namespace="serve")
+    if deployment is None:
+        return serve.get_app_handle(app)
+    return serve.get_deployment_handle(deployment, app, _check_exists=False)

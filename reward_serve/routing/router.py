@@ -27,7 +27,7 @@ class GroupRouter(ConsistentHashRouter):
         before = list(self.curr_replicas)
         super().update_replicas(replicas)
         try:
-            from reward_serve.routing.deployment_client import note_replicas
+            from reward_serve.routing.dispatch import note_replicas
         except ImportError:  # a process with a plain Serve handle, without this package
             return
         now = list(self.curr_replicas)

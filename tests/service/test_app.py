@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ import yaml
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.util.placement_group import _valid_resource_shape
 
-from reward_serve.app import build_app, build_gateway, deployment_options, ingress_options
+from reward_serve.app import build_app, build_gateway, deployment_options
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import ModelConfig
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import replicas_for_items
+
+PLACE = {"accelerator_type": "H100", "runtime_env": {"env_vars": {"A": "1"}}}
 
 
 def args(**fields: Any) -> dict[str, Any]:
@@ -39,20 +40,23 @@ def deployments(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "num_cpus", "num_gpus"),
+    ("fields", "actor"),
     [
-        pytest.param({"kind": "rule"}, 1.0, 0, id="a rule"),
-        pytest.param({}, 2.0, 0.0, id="cpu"),
-        pytest.param({"engine": {"device": "cuda"}}, 1.0, 1.0, id="one gpu"),
-        pytest.param({"resources": {"num_gpus": 0.1}}, 1.0, 0.1, id="a share"),
-        pytest.param({"resources": {"num_cpus": 3, "num_gpus": 1}}, 3.0, 1.0, id="cores beside"),
+        pytest.param({"kind": "rule"}, {"num_cpus": 1.0, "num_gpus": 0}, id="a rule"),
+        pytest.param({}, {"num_cpus": 2.0, "num_gpus": 0.0}, id="cpu"),
+        pytest.param({"engine": {"device": "cuda"}}, {"num_cpus": 1.0, "num_gpus": 1.0}, id="gpu"),
+        pytest.param(
+            {"resources": {"num_cpus": 3, "num_gpus": 0.1, **PLACE}},
+            {"num_cpus": 3.0, "num_gpus": 0.1, **PLACE},
+            id="a share",
+        ),
     ],
 )
 def test_up_to_one_gpu_is_asked_of_the_actor_alone(
-    fields: dict[str, Any], num_cpus: float, num_gpus: float
+    fields: dict[str, Any], actor: dict[str, Any]
 ) -> None:
     options = deployment_options(model(**fields))
-    assert options["ray_actor_options"] == {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    assert options["ray_actor_options"] == actor
     assert [option for option in options if option.startswith("placement_group")] == []
 
 
@@ -71,27 +75,10 @@ def test_tensor_parallelism_takes_its_gpus_in_one_bundle_on_one_node(
     assert _valid_resource_shape(needs, options["placement_group_bundles"])
 
 
-def test_accelerator_and_runtime_environment_reach_the_actor() -> None:
-    resources = {"num_gpus": 1, "accelerator_type": "H100", "runtime_env": {"env_vars": {"A": "1"}}}
-    actor = deployment_options(model(resources=resources))["ray_actor_options"]
-    assert {name: actor[name] for name in resources} == resources
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"max_concurrent_items": 3, "max_queued_items": 5}, {"engine": {"max_num_seqs": 512}}],
-)
-def test_serve_never_holds_back_calls_that_the_replica_has_room_for(fields: dict[str, Any]) -> None:
-    config = model(**fields)
-    assert config.max_concurrent_items is not None
-    items = config.max_concurrent_items + config.max_queued_items
-    assert deployment_options(config)["max_ongoing_requests"] >= items
-
-
-def test_equal_bounds_are_a_fixed_number_of_replicas() -> None:
-    options = deployment_options(model(autoscaling={"min_replicas": 3, "max_replicas": 3}))
-    assert options["num_replicas"] == 3
-    assert "autoscaling_config" not in options
+def test_serve_never_holds_back_calls_that_the_replica_has_room_for() -> None:
+    options = deployment_options(model(max_concurrent_items=3, max_queued_items=5))
+    assert options["max_ongoing_requests"] >= 8
+    assert deployment_options(model(engine={"max_num_seqs": 512}))["max_ongoing_requests"] >= 512
 
 
 @pytest.mark.parametrize(("said", "target"), [({}, 40), ({"target_items": 7.5}, 7.5)])
@@ -103,6 +90,8 @@ def test_replicas_follow_items_by_our_policy(said: dict[str, Any], target: float
     assert {name: getattr(scaling, name) for name in bounds} == bounds
     assert scaling.target_ongoing_requests == target
     assert scaling.policy.get_policy().__name__ == replicas_for_items.__name__
+    fixed = deployment_options(model(autoscaling={"min_replicas": 3, "max_replicas": 3}))
+    assert (fixed["num_replicas"], "autoscaling_config" in fixed) == (3, False)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +101,8 @@ def test_deployments_of_several_replicas_have_the_router(
     most: int, affinity: bool, routed: bool
 ) -> None:
     options = deployment_options(model(autoscaling={"max_replicas": most}, affinity=affinity))
-    assert ("request_router_config" in options) is routed
-    if routed:
-        config = RequestRouterConfig(**options["request_router_config"])
-        assert config.get_request_router_class().__name__ == "GroupRouter"
-
-
-def test_the_ingress_takes_no_core_and_its_own_bound_of_calls() -> None:
-    server = {"num_replicas": 2, "max_ongoing_requests": 77}
-    options = ingress_options(AppConfig.parse({**args(), "server": server}).server)
-    assert options["ray_actor_options"] == {"num_cpus": 0}
-    assert (options["num_replicas"], options["max_ongoing_requests"]) == (2, 77)
+    config = RequestRouterConfig(**options.get("request_router_config", {}))
+    assert (config.get_request_router_class().__name__ == "GroupRouter") is routed
 
 
 def test_deployments_bear_their_models_names_and_receive_their_settings(tmp_path: Path) -> None:
@@ -132,10 +112,12 @@ def test_deployments_bear_their_models_names_and_receive_their_settings(tmp_path
     rule = {"name": "rule", "kind": "rule", "autoscaling": {"max_replicas": 3}}
     config = {
         "models": [{**judge, "judge": {"template": str(file)}}, rule],
-        "server": {"max_batch_items": 9},
+        "server": {"max_batch_items": 9, "num_replicas": 2, "max_ongoing_requests": 77},
     }
     bound = deployments(config)
     assert list(bound) == ["ingress", "judge", "rule"]
+    assert bound["ingress"].ray_actor_options["num_cpus"] == 0
+    assert (bound["ingress"].num_replicas, bound["ingress"].max_ongoing_requests) == (2, 77)
     assert bound["judge"]._replica_config.placement_group_bundles == [{"CPU": 1.0, "GPU": 2.0}]
     assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
     expected = AppConfig.parse(config)
@@ -148,10 +130,8 @@ def test_deployments_bear_their_models_names_and_receive_their_settings(tmp_path
 @pytest.mark.parametrize(
     ("config", "field"),
     [
-        pytest.param({}, "models", id="nothing"),
         pytest.param(args(engine={"max_model_length": 1}), "max_model_length", id="unknown"),
         pytest.param(args(engine={"device": "cpu"}, resources={"num_gpus": 1}), "num_gpus", id="c"),
-        pytest.param(args(resources={"num_cpus": math.inf}), "num_cpus", id="infinite"),
         pytest.param({"models": [{"name": "ingress", "kind": "rule"}]}, "ingress", id="name"),
         pytest.param(
             {**args(), "server": {"api_keys_file": "/nowhere"}}, "api_keys_file.*No such", id="keys"

@@ -15,66 +15,42 @@ BOTH = {"one": digest_of(ONE), "two": digest_of(TWO)}
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "key"),
     [
-        ("key", " secret\n"),
-        (".env", "KEY=secret"),
-        ("judge.env", "# mine\nexport KEY='secret'  # not theirs"),
-        (".env.local", 'OTHER=1\nKEY="secret"\n'),
-        ("key", "\ufeffsecret\r\n"),
-        (".env", "\ufeffKEY=secret\r\n"),
+        ("key", "\ufeff secret==\r\n", "secret=="),
+        ("key", "a-b_c.d~e+f/g=", "a-b_c.d~e+f/g="),
+        (".env", "\ufeffKEY=secret\r\n", "secret"),
+        ("judge.env", "# mine\nexport KEY='secret'  # not theirs", "secret"),
+        (".env.local", 'OTHER=1\nKEY="secret"\n', "secret"),
+        (".env", "KEY=a${HOME}b", "a${HOME}b"),
     ],
 )
-def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str, key: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert read_key(str(tmp_path / name), "KEY") == "secret"
+    assert read_key(str(tmp_path / name), "KEY") == key
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        (".env", "OTHER=secret", "does not set KEY"),
-        (".env", "KEY=", "does not set KEY"),
-        ("key", "", "must contain only the key"),
-        ("variables", "KEY=secret\nOTHER=1", "must contain only the key"),
-        ("variable", "KEY=secret\n", "use a name *.env"),
-        ("variable", "export KEY='secret'\n", "use a name *.env"),
+        (".env", b"OTHER=secret", "does not set KEY"),
+        (".env", b"KEY=", "does not set KEY"),
+        ("key", b"", "must contain only the key"),
+        ("variable", b"KEY=secret\n", "use a name *.env"),
+        ("variable", b"export KEY='secret'\n", "use a name *.env"),
+        ("key", b"\xff\xfesecret", "is not UTF-8 text"),
+        ("none", None, "No such file or directory; name a readable file"),
     ],
 )
 def test_a_file_without_a_key_is_refused_and_not_shown(
-    tmp_path: Path, name: str, text: str, said: str
+    tmp_path: Path, name: str, text: bytes | None, said: str
 ) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
     with pytest.raises(ValueError, match=re.escape(said)) as refusal:
         read_key(str(tmp_path / name), "KEY")
+    assert str(tmp_path / name) in str(refusal.value)
     assert "secret" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(("name", "said"), [("", "Is a directory"), ("none", "No such file")])
-def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
-    tmp_path: Path, name: str, said: str
-) -> None:
-    with pytest.raises(ValueError, match=rf"{tmp_path / name}: {said}.*; name a readable file"):
-        read_key(str(tmp_path / name), "KEY")
-
-
-def test_a_value_is_taken_literally(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("KEY=a${HOME}b", encoding="utf-8")
-    assert read_key(str(tmp_path / ".env"), "KEY") == "a${HOME}b"
-
-
-def test_a_mounted_secret_is_read_through_its_links(tmp_path: Path) -> None:
-    (tmp_path / "..2026").mkdir()
-    (tmp_path / "..2026" / "key").write_text("secret")
-    (tmp_path / "..data").symlink_to("..2026")
-    (tmp_path / "key").symlink_to("..data/key")
-    assert read_key(str(tmp_path / "key"), "KEY") == "secret"
-
-
-@pytest.mark.parametrize("key", ["secret==", "a-b_c.d~e+f/g="])
-def test_a_key_may_end_in_padding(tmp_path: Path, key: str) -> None:
-    (tmp_path / "key").write_text(key)
-    assert read_key(str(tmp_path / "key"), "KEY") == key
 
 
 @pytest.fixture
@@ -88,9 +64,7 @@ def fault(file: Path | None = None, variable: str | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
         read_key_digests(str(file) if file else None, variable)
     assert caught.value.__cause__ is None
-    assert [
-        key for key in (ONE, TWO.rstrip("="), "s3cret", "kéy") if key in str(caught.value)
-    ] == []
+    assert not [k for k in (ONE, TWO.rstrip("="), "s3cret", "kéy") if k in str(caught.value)]
     return str(caught.value)
 
 
@@ -118,9 +92,7 @@ def test_a_service_reads_its_keys_from_a_file_and_a_variable(
         pytest.param(f'one: "{ONE}"\n', ["line 1", "without quotes"], id="quoted"),
         pytest.param(f"one: {ONE} # hers\n", ["line 1", "letters, digits"], id="comment behind"),
         pytest.param(f"{ONE}\n", ["line 1", "must read name: key"], id="no name"),
-        pytest.param(f"KEY={ONE}\n", ["line 1", "must read name: key"], id="a .env"),
         pytest.param(f"a b: {ONE}\n", ["line 1", "the name must be"], id="name with a space"),
-        pytest.param(f"{TWO}: {ONE}\n", ["line 1", "the name must be"], id="a key for a name"),
         pytest.param(f"{ONE}:\n", ["line 1", "the key must be"], id="a key, a colon, no key"),
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from ray.exceptions import TaskCancelledError
 from starlette.requests import Request
-from starlette.testclient import TestClient
 
-from reward_serve.http.auth import Exchange
+from reward_serve.http.api import Exchange
 from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
 
@@ -38,12 +36,9 @@ def body_of(path: str) -> bytes:
         "/remote_rm",
         "/v1/models",
         "/docs",
-        "/redoc",
         "/openapi.json",
         "/nowhere",
         "/health/",
-        "//health",
-        "/HEALTH",
         "/health/../v1/models",
         "/v1/models?x=/health",
     ],
@@ -59,42 +54,35 @@ def test_every_path_but_those_for_probes_asks_for_a_key(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("name", "value"),
     [
-        {"Authorization": ""},
-        {"Authorization": "Bearer"},
-        {"Authorization": "Bearer "},
-        {"Authorization": KEY},
-        {"Authorization": f"Basic {KEY}"},
-        {"Authorization": "Bearer wrong-key-0123456789"},
-        {"Authorization": f"Bearer {KEY}x"},
-        {"Authorization": f"Bearer {KEY[:-1]}"},
-        {"Authorization": f"Bearer {KEY.upper()}"},
-        {"Authorization": f"Bearer {KEYS['trainer']}"},
-        {"Authorization": "Bearer \xff\xfe"},
-        {"X-API-Key": KEY},
-        {"Cookie": f"Authorization=Bearer {KEY}"},
+        ("Authorization", "Bearer "),
+        ("Authorization", KEY),
+        ("Authorization", f"Basic {KEY}"),
+        ("Authorization", f"Bearer {KEY}x"),
+        ("Authorization", f"Bearer {KEY[:-1]}"),
+        ("Authorization", f"Bearer {KEY.upper()}"),
+        ("Authorization", f"Bearer {KEYS['trainer']}"),
+        ("Authorization", "Bearer \xff\xfe"),
+        ("X-API-Key", KEY),
     ],
-    ids=range(13),
+    ids=range(9),
 )
-def test_a_wrong_key_is_401(headers: dict[str, str]) -> None:
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    reply = served(KEYS).post("/v1/score", json=GOOD, headers=raw)
+def test_a_wrong_key_is_401(name: str, value: str) -> None:
+    headers = [(name.encode(), value.encode("latin-1"))]
+    reply = served(KEYS).post("/v1/score", json=GOOD, headers=headers)
     assert reply.status_code == 401
     assert "Authorization: " in reply.json()["detail"]
     assert KEY not in reply.text
 
 
-@pytest.mark.parametrize("authorization", [f"Bearer {KEY}", f"bearer {OTHER_KEY}", f"BEARER {KEY}"])
+@pytest.mark.parametrize("authorization", [f"Bearer {KEY}", f"bearer {OTHER_KEY}"])
 def test_each_key_opens_every_path(authorization: str) -> None:
     client = served(KEYS)
     client.headers["Authorization"] = authorization
     assert client.post("/v1/score", json=GOOD).json()["score"] == 1.0
-    batch = client.post("/v1/score/batch", json={"requests": [GOOD, GOOD]})
-    assert [result["score"] for result in batch.json()["results"]] == [1.0, 1.0]
-    for path in ("/v1/models", "/docs", "/openapi.json"):
-        assert client.get(path).status_code == 200
-    assert client.get("/nowhere").status_code == 404
+    codes = [client.get(path).status_code for path in ("/v1/models", "/docs", "/nowhere")]
+    assert codes == [200, 200, 404]
 
 
 def test_probes_are_open_under_a_route_prefix_too() -> None:
@@ -158,54 +146,35 @@ def test_items_beyond_a_keys_limit_are_429_until_those_in_flight_are_answered(
     assert KEY not in serve_log.text
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/score/batch", {"requests": [GOOD] * 3}),
-        ("/v1/score/group", {"question": "?", "responses": ["a", "b", "c"]}),
-    ],
-)
-def test_what_can_never_fit_a_keys_limit_is_to_be_split(path: str, body: Any) -> None:
-    reply = served(KEYS, max_concurrent_items_per_key=2).post(path, json=body, headers=BEARER)
-    assert reply.status_code == 413
-    assert "split the batch" in reply.json()["detail"]
+def test_what_can_never_fit_a_keys_limit_is_to_be_split() -> None:
+    client = served(KEYS, max_concurrent_items_per_key=2)
+    group = {"question": "?", "responses": ["a", "b", "c"]}
+    for path, body in (("batch", {"requests": [GOOD] * 3}), ("group", group)):
+        reply = client.post(f"/v1/score/{path}", json=body, headers=BEARER)
+        assert reply.status_code == 413
+        assert "split the batch" in reply.json()["detail"]
 
 
-def broken() -> TestClient:
-    """A service with a fault of its own."""
-
+def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(
+    serve_log: pytest.LogCaptureFixture,
+) -> None:
     def before() -> None:
         raise LookupError(SECRET)
 
-    client = served(KEYS, before, max_concurrent_items_per_key=1)
-    client.headers.update(BEARER)
-    return client
-
-
-def test_a_fault_of_ours_is_a_json_500_that_tells_a_request_id_and_no_more(
-    serve_log: pytest.LogCaptureFixture,
-) -> None:
-    reply = broken().post("/v1/score", json=GOOD, headers={"x-request-id": "abc-123"})
-    assert (reply.status_code, reply.json()["request_id"]) == (500, "abc-123")
-    assert "abc-123" in reply.json()["detail"]
-    assert SECRET not in reply.text
-    (record,) = [r for r in serve_log.records if r.levelno == logging.ERROR]
-    assert "request abc-123 failed: POST /v1/score, key trainer" in record.getMessage()
+    client = served(KEYS, before, max_concurrent_items_per_key=1)  # whose items come back
+    for sent, known_as in ((b"abc-123", "abc-123"), (b"\x1b[31m\x85" + b"x" * 999, "x1b[31m")):
+        headers = {b"x-request-id": sent, b"authorization": f"Bearer {KEY}".encode()}
+        reply = client.post("/v1/score", json=GOOD, headers=headers)
+        request_id = reply.json()["request_id"]
+        assert reply.status_code == 500
+        assert known_as in request_id
+        assert len(request_id) <= 64
+        assert request_id in reply.json()["detail"]
+        assert f"request {request_id} failed: POST /v1/score, key trainer" in serve_log.text
+        for hidden in (SECRET, "\x1b", "\x85"):
+            assert hidden not in reply.text
     assert SECRET in serve_log.text  # in the traceback
-    assert KEY not in serve_log.text
-
-
-def test_a_fault_of_ours_gives_back_the_keys_items() -> None:
-    client = broken()
-    assert [client.post("/v1/score", json=GOOD).status_code for _ in range(3)] == [500] * 3
-
-
-def test_a_callers_request_id_cannot_write_the_log(serve_log: pytest.LogCaptureFixture) -> None:
-    hostile = {b"x-request-id": b"\x1b[31m\x85forged" + b"x" * 999}
-    reply = broken().post("/v1/score", json=GOOD, headers=hostile)
-    assert len(reply.json()["request_id"]) <= 64
-    assert "\x1b" not in serve_log.text + reply.text
-    assert "\x85" not in serve_log.text + reply.text
+    assert [bad for bad in (KEY, "\x1b", "\x85") if bad in serve_log.text] == []
 
 
 async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
@@ -221,5 +190,5 @@ async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
         raise AssertionError(message)
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": []}
-    await Exchange(app)(scope, taken_back, send)
+    await Exchange(app, {})(scope, taken_back, send)
     assert serve_log.records == []

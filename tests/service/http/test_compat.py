@@ -34,9 +34,9 @@ def slime(response: str, label: Any, prompt: Any = PROMPT) -> dict[str, Any]:
     return {"prompt": prompt, "response": response, "label": label}
 
 
-@pytest.mark.parametrize("path", ["/get_reward", "/remote_rm", "/v1/chat/completions"])
-def test_the_paths_are_off_unless_the_deployment_says_so(path: str) -> None:
-    assert served().post(path, json={}).status_code == 404
+def test_the_paths_are_off_unless_the_deployment_says_so() -> None:
+    for path in ("/get_reward", "/remote_rm", "/v1/chat/completions"):
+        assert served().post(path, json={}).status_code == 404
 
 
 def test_the_client_of_a_remote_judge_works_unchanged() -> None:
@@ -46,6 +46,8 @@ def test_the_client_of_a_remote_judge_works_unchanged() -> None:
     assert content["choices"][0]["message"]["content"] == RECORDED["messages"][0]["content"]
     assert (content["model"], content["object"]) == ("Qwen/Qwen3-32B", "chat.completion")
     assert content["usage"]["total_tokens"] == 7
+    reply = served(**SERVER).post("/v1/chat/completions", content=b"[]")
+    assert (reply.status_code, reply.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
 def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
@@ -67,13 +69,8 @@ def test_openais_own_client_understands_answers_refusals_and_the_list() -> None:
     assert set(served().get("/v1/models").json()) == {"models", "version"}
 
 
-def test_a_chat_that_is_no_object_is_refused() -> None:
-    reply = served(**SERVER).post("/v1/chat/completions", content=b"[]")
-    assert (reply.status_code, reply.json()["error"]["type"]) == (400, "invalid_request_error")
-
-
 def test_openrlhf_gets_rewards_in_order_and_slime_a_number() -> None:
-    with served(compatible_with=BOTH) as client:
+    with served(compatible_with=BOTH, max_batch_items=2) as client:
         body = openrlhf(["#### 18", "#### 17"], ["18", "18"])
         assert client.post("/get_reward", json=body).json() == {
             "rewards": [1.0, 0.0],
@@ -81,10 +78,12 @@ def test_openrlhf_gets_rewards_in_order_and_slime_a_number() -> None:
             "extra_logs": {"absent": [0.0, 0.0]},
         }
         reply = client.post("/remote_rm", json=slime("#### 18", "18"))
+        too_many = client.post("/get_reward", json=openrlhf(["1"] * 3, ["1"] * 3))
     assert (reply.status_code, reply.json()) == (200, 1.0)
+    assert too_many.status_code == 413
 
 
-def test_an_absent_score_fails_the_request_and_is_no_zero() -> None:
+def test_an_absent_score_fails_the_request_unless_the_deployment_has_a_number_for_it() -> None:
     body = openrlhf(["#### 18", "perhaps 18"], ["18", "18"])
     with served(compatible_with=BOTH) as client:
         for path, content in (("/get_reward", body), ("/remote_rm", slime("perhaps 18", "18"))):
@@ -94,12 +93,7 @@ def test_an_absent_score_fails_the_request_and_is_no_zero() -> None:
         at_fault = client.post("/remote_rm", json=slime("#### 18", None))
     assert at_fault.status_code == 422  # never worth a retry
     assert "reference" in at_fault.json()["detail"]
-
-
-def test_a_deployment_may_say_what_stands_for_an_absent_score() -> None:
-    body = openrlhf(["#### 18", "perhaps 18"], ["18", "18"])
-    client = served(compatible_with=BOTH, absent_reward=-0.5)
-    content = client.post("/get_reward", json=body).json()
+    content = served(compatible_with=BOTH, absent_reward=-0.5).post("/get_reward", json=body).json()
     assert content["rewards"] == [1.0, -0.5]
     assert content["extra_logs"] == {"absent": [0.0, 1.0]}
 
@@ -129,29 +123,30 @@ def test_no_number_stands_for_a_template_that_is_not_there() -> None:
     assert rewards_of([late], absent=0.0, template="x") == [0.0]
 
 
-def test_more_samples_than_a_batch_takes_are_refused() -> None:
-    client = served(compatible_with=BOTH, max_batch_items=2)
-    reply = client.post("/get_reward", json=openrlhf(["1"] * 3, ["1"] * 3))
-    assert reply.status_code == 413
-    assert "3 items; the limit is server.max_batch_items: 2, so" in reply.json()["detail"]
-
-
-ENDS = ["<|im_end|>", "</s></s>\n", "<|eot_id|>", "<|end\u2581of\u2581sentence|>", ""]
-ENDS += ["<\uff5cend\u2581of\u2581sentence\uff5c>", "<|reserved_special_token_0|> <|END|>"]
-
-
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "<|im_end|>",
+        "</s></s>\n",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        "<|reserved_special_token_0|> <|END|>",
+    ],
+)
 def test_the_response_is_what_follows_the_prompt_without_the_turns_end(end: str) -> None:
     body = {"query": [f"<|pad|><s>{PROMPT}#### 18{end}"], "prompts": [PROMPT], "labels": ["18"]}
     (item,) = openrlhf_items(body)
     assert item == {"response": "#### 18", "question": PROMPT, "reference": "18"}
     sample = slime_item(slime(f"#### 18{end}", 18))
     assert (sample["response"], sample["reference"]) == ("#### 18", "18")
+    for text in ("18 \n", "a <|b|> c\n", "</div>"):  # which end in no token
+        assert slime_item(slime(text, "18"))["response"] == text
 
 
-@pytest.mark.parametrize("text", ["18 \n", "a <|b|> c\n", "x < y", "</div>", ""])
-def test_a_response_that_ends_in_no_token_stays_as_it_is(text: str) -> None:
-    assert slime_item(slime(text, "18"))["response"] == text
+def test_a_prompt_of_several_turns_is_a_conversation() -> None:
+    turns = [{"role": "user", "content": "9 + 9?"}]
+    item = slime_item(slime("18", ["18", 18.0], turns))
+    assert item == {"response": "18", "messages": turns, "reference": ["18", "18.0"]}
 
 
 def test_a_prompt_that_was_decoded_with_other_white_space_is_found_and_only_once() -> None:
@@ -164,9 +159,7 @@ def test_a_prompt_that_was_decoded_with_other_white_space_is_found_and_only_once
 
 HOSTILE = {
     "white space": " \n" * 500_000 + "x",
-    "tokens": "</s>" * 250_000 + "x",
     "tokens at the end": "x" + "\n</s>" * 200_000,
-    "half tokens": "<|" * 500_000,
     "words": "a " * 500_000,
 }
 
@@ -180,25 +173,28 @@ def test_hostile_texts_take_time_that_grows_with_their_length_alone(text: str) -
             openrlhf_items({"query": [query], "prompts": [prompt]})
 
 
-@pytest.mark.parametrize("label", [None, math.nan, "", " "])
-def test_a_missing_label_is_no_reference(label: Any) -> None:
-    (one,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
-    assert "reference" not in {**one, **slime_item(slime("18", label))}
+def test_a_missing_label_is_no_reference() -> None:
+    for label in (None, math.nan, "", " "):
+        (one,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
+        assert "reference" not in {**one, **slime_item(slime("18", label))}
 
 
-@pytest.mark.parametrize("label", [{"answer": "18"}, True, ["18", None], [["18"]]])
-def test_a_label_that_is_no_answer_is_refused(label: Any) -> None:
-    with pytest.raises(HTTPException, match="must be text or a number"):
-        slime_item(slime("18", label))
-
-
-@pytest.mark.parametrize("label", [2**64, [-(2**70)], 10**30])
-def test_a_label_whose_digits_json_would_lose_is_refused(label: Any) -> None:
-    with served(compatible_with=BOTH) as client:
-        reply = client.post("/remote_rm", json=slime("18", label))
-        exact = client.post("/remote_rm", json=slime(f"#### {2**64 - 1}", 2**64 - 1))
-    assert (reply.status_code, exact.json()) == (422, 1.0)
-    assert "label: has a number of more than 64 bits; send it as text" in reply.json()["detail"]
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ({"answer": "18"}, "label: must be text or a number"),
+        (True, "label: must be text or a number"),
+        (["18", None], "label: must be text or a number"),
+        (2**64, "label: has a number of more than 64 bits; send it as text"),
+        ([-(2**70)], "label: has a number of more than 64 bits; send it as text"),
+    ],
+)
+def test_a_label_that_is_no_answer_or_whose_digits_json_would_lose_is_refused(
+    label: Any, said: str
+) -> None:
+    reply = served(compatible_with=BOTH).post("/remote_rm", json=slime("18", label))
+    assert reply.status_code == 422
+    assert said in reply.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -219,10 +215,3 @@ def test_what_is_at_fault_is_named(body: Any, message: str) -> None:
     reply = served(compatible_with=BOTH).post("/get_reward", content=json.dumps(body))
     assert reply.status_code == 422
     assert message in reply.json()["detail"]
-
-
-def test_a_prompt_of_several_turns_is_a_conversation() -> None:
-    turns = [{"role": "user", "content": "9 + 9?"}]
-    assert slime_item(slime("18", ["18", 18.0], turns)) == {
-        "response": "18", "messages": turns, "reference": ["18", "18.0"]
-    }  # fmt: skip

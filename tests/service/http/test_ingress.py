@@ -5,41 +5,23 @@ from typing import Any
 
 import pytest
 
-from reward_serve.http.contract import MAX_BODY_DEPTH, http_status
+from reward_serve.http.api import http_status
 from reward_serve.schema import Status
 from tests.fake_ingress import GOOD, served
 
 GROUP: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (Status.OK, 200),
-        (Status.UNPARSEABLE, 200),
-        (Status.TRUNCATED, 200),
-        (Status.ERROR, 200),
-        (Status.INVALID, 422),
-        (Status.OVERLOADED, 503),
-        (Status.TIMEOUT, 504),
-    ],
-)
-def test_the_code_of_a_single_score(status: Status, code: int) -> None:
-    assert http_status(status) == code
+def test_the_code_of_a_single_score() -> None:
+    codes = {Status.INVALID: 422, Status.OVERLOADED: 503, Status.TIMEOUT: 504}
+    assert {status: http_status(status) for status in Status} == dict.fromkeys(Status, 200) | codes
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "code", "detail"),
-    [
-        ("POST", "/score", 404, "no such route; GET /docs lists the routes"),
-        ("GET", "/v1/score", 405, "method GET is not allowed here; send POST"),
-    ],
-)
-def test_a_wrong_path_or_method_has_a_remedy(
-    method: str, path: str, code: int, detail: str
-) -> None:
-    reply = served().request(method, path)
-    assert (reply.status_code, reply.json()) == (code, {"detail": detail})
+def test_a_wrong_path_or_method_has_a_remedy() -> None:
+    path, method = served().post("/score"), served().get("/v1/score")
+    assert (path.status_code, method.status_code) == (404, 405)
+    assert path.json() == {"detail": "no such route; GET /docs lists the routes"}
+    assert method.json() == {"detail": "method GET is not allowed here; send POST"}
 
 
 def test_a_batch_keeps_order_and_each_fault_to_its_own_item() -> None:
@@ -71,33 +53,25 @@ def test_a_lone_surrogate_spoils_its_own_item_alone() -> None:
     assert "surrogate" in results[1]["reason"]
 
 
-@pytest.mark.parametrize("body", [{}, {"requests": {}}, {"requests": None}, []], ids=str)
-def test_a_batch_that_is_no_list_is_422(body: Any) -> None:
-    reply = served().post("/v1/score/batch", json=body)
-    assert reply.status_code == 422
-    assert reply.json()["detail"].startswith("requests: must be a list")
-
-
-def test_a_batch_over_the_limit_is_413() -> None:
-    reply = served(max_batch_items=2).post("/v1/score/batch", json={"requests": [GOOD] * 3})
+def test_a_batch_that_is_no_list_or_over_the_limit_is_refused() -> None:
+    client = served(max_batch_items=2)
+    bodies: list[Any] = [{}, {"requests": None}, []]
+    for body in bodies:
+        reply = client.post("/v1/score/batch", json=body)
+        assert reply.status_code == 422
+        assert reply.json()["detail"].startswith("requests: must be a list")
+    reply = client.post("/v1/score/batch", json={"requests": [GOOD] * 3})
     assert reply.status_code == 413
     assert "3 items; the limit is server.max_batch_items: 2, so split" in reply.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("/v1/score", "shorten the item, whose texts may have max_item_bytes"),
-        ("/v1/score/batch", "split the batch, or if it is one item, shorten"),
-    ],
-)
-def test_a_body_over_the_limit_is_413_whatever_length_it_claims(path: str, said: str) -> None:
-    for headers in ({}, {"content-length": "-5"}):
-        content = json.dumps({"response": "1" * 2000})
-        reply = served(max_body_bytes=1000).post(path, content=content, headers=headers)
-        assert reply.status_code == 413
-        limit = "body: has more than 1000 bytes, the limit server.max_body_bytes; "
-        assert limit + said in reply.json()["detail"]
+@pytest.mark.parametrize("headers", [{}, {"content-length": "-5"}])
+def test_a_body_over_the_limit_is_413_whatever_length_it_claims(headers: dict[str, str]) -> None:
+    content = json.dumps({"response": "1" * 2000})
+    reply = served(max_body_bytes=1000).post("/v1/score", content=content, headers=headers)
+    assert reply.status_code == 413
+    detail = reply.json()["detail"]
+    assert "more than 1000 bytes, the limit server.max_body_bytes; split the batch, or" in detail
 
 
 def test_results_are_streamed_as_lines_with_their_index() -> None:
@@ -128,31 +102,21 @@ def metadata(content: str) -> bytes:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        pytest.param(b"", "body: ", id="empty"),
-        pytest.param(b"{", "JSON", id="malformed"),
-        pytest.param(b"\xff\xfe", "JSON", id="not UTF-8"),
+        pytest.param(b"", "body: is not JSON", id="empty"),
+        pytest.param(b"{", "body: is not JSON", id="malformed"),
+        pytest.param(b"\xff\xfe", "body: is not JSON", id="not UTF-8"),
         pytest.param(b"[]", "body: must be an object", id="a list"),
-        pytest.param(b"null", "body: must be an object", id="null"),
-        pytest.param(b'{"response": 3, "reference": "18"}', "response", id="wrong type"),
-        pytest.param(b'{"response": "18", "timeout_s": NaN}', "timeout_s", id="NaN"),
-        pytest.param(b'{"response": "18", "timeout_s": ' + b"9" * 400 + b"}", "timeout_s", id="t"),
-        pytest.param(metadata("1" * 400), "64 bits", id="an integer of 400 digits"),
-        pytest.param(metadata("1" * 5000), "JSON", id="an integer of 5,000 digits"),
-        pytest.param(metadata("1e999"), "metadata", id="infinite"),
-        pytest.param(metadata("[" * 40 + "]" * 40), "deep", id="nested 40"),
-        *(
-            pytest.param(metadata("[" * n + "]" * n), "body", id=f"nested {n:,}")
-            for n in (100, 1000, 1023, 1100, 100_000)
-        ),
-        *(
-            pytest.param(metadata('{"a":' * n + "1" + "}" * n), "body", id=f"objects {n:,}")
-            for n in (100, 1020, 5000)
-        ),
+        pytest.param(b'{"response": 3, "reference": "18"}', "response: ", id="wrong type"),
+        pytest.param(b'{"response": "18", "timeout_s": NaN}', "timeout_s: ", id="NaN"),
+        pytest.param(b'{"response": "18", "timeout_s": %s}' % (b"9" * 400), "timeout_s: ", id="t"),
+        pytest.param(metadata("1" * 5000), "metadata: ", id="an integer of 5,000 digits"),
+        pytest.param(metadata("1e999"), "metadata: ", id="infinite"),
         pytest.param(metadata('"' + "x" * 70_000 + '"'), "65536", id="metadata of 70 kB"),
-        pytest.param(
-            b'{"response": "18", "reference": ["18"' + b', "18"' * 64 + b"]}", "64", id="references"
+        *(
+            pytest.param(metadata("[" * n + "]" * n), "body: is n", id=f"nested {n:,}")
+            for n in (64, 1023, 1100, 100_000)
         ),
-        pytest.param(b'{"response": "18", "id": "' + b"i" * 2000 + b'"}', "id: ", id="id of 2,000"),
+        pytest.param(metadata('{"a":' * 1020 + "1" + "}" * 1020), "body: is n", id="objects"),
         pytest.param(
             b'{"response": "' + b"x" * 1_200_000 + b'", "reference": "18"}',
             "response: has 1200000 of",
@@ -172,16 +136,9 @@ def test_a_body_at_fault_is_422_by_name_and_its_item_invalid(body: bytes, said: 
 
 
 def test_metadata_within_its_bounds_comes_back() -> None:
-    nested = "[" * 20 + "18446744073709551615" + "]" * 20
+    nested = "[" * 61 + "18446744073709551615" + "]" * 61
     reply = served().post("/v1/score", content=metadata(nested))
     assert reply.json()["metadata"] == {"x": json.loads(nested)}
-
-
-def test_a_body_is_nested_so_deep_and_no_deeper() -> None:
-    client = served()
-    for depth, said in [(MAX_BODY_DEPTH, "must be an object"), (MAX_BODY_DEPTH + 1, "nested")]:
-        reply = client.post("/v1/score", content="[" * depth + "1" + "]" * depth)
-        assert said in reply.json()["detail"]
 
 
 def test_a_long_body_is_read() -> None:
@@ -219,11 +176,9 @@ def test_each_response_of_a_group_has_a_result_in_order() -> None:
     ("fields", "code", "detail"),
     [
         ({"responses": ["a"]}, 422, "responses: List should have at least 2 items"),
-        ({"response": "a"}, 422, "response: unknown field (did you mean 'responses'?)"),
         ({"model": "rul"}, 404, "model: no model is named 'rul'; choose from rule"),
     ],
 )
 def test_a_bad_field_of_a_group_is_named(fields: dict[str, Any], code: int, detail: str) -> None:
     reply = served().post("/v1/score/group", json={**GROUP, **fields})
-    assert reply.status_code == code
-    assert detail in reply.json()["detail"]
+    assert (reply.status_code, reply.json()["detail"][: len(detail)]) == (code, detail)

@@ -6,7 +6,6 @@ against Ray itself: that the calls of one request are each answered by the repli
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ import pytest
 from ray import serve
 
 from reward_serve import HttpRewardClient, RewardClient, Status
-from reward_serve.routing.deployment_client import first_choice, group_key, known_replicas
+from reward_serve.routing.dispatch import first_choice, group_key, known_replicas
 from tests.service.integration.applications import SEVERAL
 from tests.service.integration.conftest import wait_for
 
@@ -112,26 +111,6 @@ def test_a_session_goes_to_its_replica_and_of_one_that_is_gone_to_another(
     stranger = [sys.executable, "-c", STRANGER, cluster, ids[0]]
     done = subprocess.run(stranger, capture_output=True, text=True, check=False, timeout=90)
     assert done.stdout.strip() in ("[0.0]", "[1.0]"), done.stderr
-
-
-@pytest.mark.parametrize("headers", [{}, NDJSON], ids=["whole", "lines"])
-def test_a_caller_that_leaves_takes_its_work_on_every_replica_with_it(
-    several_url: str, headers: dict[str, str]
-) -> None:
-    def at_work() -> list[int]:
-        return [ask_replica(each)["items"] for each in replica_ids()]
-
-    async def ask_and_leave() -> None:
-        body = {"requests": [{**item, "response": "wait"} for item in burst()]}
-        async with httpx.AsyncClient(timeout=30) as client:
-            path = f"{several_url}/v1/score/batch"
-            asked = asyncio.create_task(client.post(path, json=body, headers=headers))
-            begun = lambda: at_work() == [8, 8, 8]  # noqa: E731
-            await asyncio.to_thread(wait_for, "the work to begin", begun, 5)
-            asked.cancel()
-
-    asyncio.run(ask_and_leave())
-    wait_for("the work to be aborted", lambda: at_work() == [0, 0, 0], 10)
 
 
 @pytest.mark.kills

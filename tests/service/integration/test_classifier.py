@@ -14,27 +14,21 @@ from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
 from tests.service.integration.conftest import Deploy, wait_for_app
 
-TEXT = "she sells eggs for two dollars each and keeps three so nine are left at noon"
+TEXT = "She sells eggs for two dollars each and keeps three so nine are left at noon. " * 4
 
 
 def conversations(count: int) -> list[dict[str, Any]]:
-    """Of mixed length, some with a history."""
+    """Of mixed length, every second with a history."""
     drawn = random.Random(0)
 
-    def text(most: int) -> str:
-        return " ".join(drawn.choices(TEXT.split(), k=drawn.randint(1, most))).capitalize() + "."
+    def text() -> str:
+        return TEXT[: drawn.randint(1, len(TEXT))]
 
-    roles = ["user", "assistant", "user"]
-    return [
-        {"response": text(60), "id": str(number), "question": text(20)}
-        if number % 2 == 0
-        else {
-            "response": text(60),
-            "id": str(number),
-            "messages": [{"role": role, "content": text(20)} for role in roles],
-        }
-        for number in range(count)
-    ]
+    def context(number: int) -> dict[str, Any]:
+        turns = [{"role": role, "content": text()} for role in ("user", "assistant", "user")]
+        return {"messages": turns} if number % 2 else {"question": text()}
+
+    return [{"response": text(), "id": str(n), **context(n)} for n in range(count)]
 
 
 def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:

@@ -18,7 +18,6 @@ from tests.service.integration.conftest import Deploy
 RIGHT = {"response": "Nine eggs at two dollars make eighteen. #### 18", "reference": "18"}
 WRONG = {**RIGHT, "response": "Nine eggs at two dollars make seventeen. #### 17"}
 PROSE = {"response": "Nine eggs at two dollars make eighteen.", "reference": "18"}
-# As system C's client, OpenRLHF's remote_rm_fn and slime's remote_rm send them.
 CHAT: dict[str, Any] = {
     "model": "Qwen/Qwen3-32B",
     "messages": [{"role": "user", "content": "Problem: 9 + 9? Answer: 18. REWARD: <score>"}],
@@ -28,13 +27,6 @@ CHAT: dict[str, Any] = {
     "stream": False,
     "chat_template_kwargs": {"enable_thinking": False},
 }
-PROMPT = "<|im_start|>user\nWhat do nine eggs cost?<|im_end|>\n<|im_start|>assistant\n"
-OPENRLHF = {
-    "query": [f"{PROMPT}{each['response']}<|im_end|>" for each in (RIGHT, WRONG, PROSE)],
-    "prompts": [PROMPT] * 3,
-    "labels": ["18"] * 3,
-}
-SLIME = {"prompt": PROMPT, "response": RIGHT["response"], "label": "18"}
 
 
 def test_models_of_several_applications_answer_behind_one_gateway(gateway: str) -> None:
@@ -57,14 +49,11 @@ def test_models_of_several_applications_answer_behind_one_gateway(gateway: str) 
             assert [result.score for result in results] == [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
 
 
-def test_compatible_routes_answer(gateway: str) -> None:
+def test_a_judges_model_answers_openais_clients(gateway: str) -> None:
     chat = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, timeout=60)
     assert chat.status_code == 200
     assert chat.json()["choices"][0]["message"]["content"].strip()
     assert 0 < chat.json()["usage"]["completion_tokens"] <= 8
-    rewards = httpx.post(f"{gateway}/get_reward", json=OPENRLHF, timeout=60).json()["rewards"]
-    assert rewards == [1.0, 0.0, 1.0]
-    assert httpx.post(f"{gateway}/remote_rm?model=rule", json=SLIME).json() == 1.0
 
 
 def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:

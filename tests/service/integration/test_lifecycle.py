@@ -16,7 +16,7 @@ from ray import serve
 
 from deployments.local import APP
 from reward_serve import HttpRewardClient, RewardClient, ScoreResult, Status
-from tests.service.integration.applications import RULES
+from tests.service.integration.applications import RULES, rule
 from tests.service.integration.conftest import Deploy, wait_for, wait_for_app
 
 LONG = {
@@ -41,9 +41,13 @@ def test_a_deadline_is_kept_and_answered_504(url: str, http: HttpRewardClient) -
     wait_for("the engine to be free", lambda: replica(http)["items"] == 0, 8)
 
 
-def test_a_caller_that_leaves_takes_its_work_with_it(url: str, http: HttpRewardClient) -> None:
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_a_caller_that_leaves_takes_its_work_with_it(
+    url: str, http: HttpRewardClient, accept: str
+) -> None:
+    body = {"requests": [LONG] * 4}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{url}/v1/score/batch", json={"requests": [LONG] * 4}, timeout=1.0)
+        httpx.post(f"{url}/v1/score/batch", json=body, headers={"accept": accept}, timeout=1.0)
     wait_for("the work to be aborted", lambda: replica(http)["items"] == 0, 8)
     began = time.monotonic()
     assert http.score(ASKED).status is Status.OK
@@ -67,17 +71,9 @@ def test_beyond_the_queue_items_are_shed_at_once(rule_url: str) -> None:
 
 @pytest.mark.slow
 def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
-    scaling = {
-        "min_replicas": 1,
-        "max_replicas": 2,
-        "target_items": 20,
-        "look_back_period_s": 3,
-        "upscale_delay_s": 0,
-        "downscale_delay_s": 2,
-    }
-    client = deploy_app(
-        "scaled", {"models": [{"name": "rule", "kind": "rule", "autoscaling": scaling}]}
-    )
+    delays = {"look_back_period_s": 3, "upscale_delay_s": 0, "downscale_delay_s": 2}
+    scaling = {"min_replicas": 1, "max_replicas": 2, "target_items": 20, **delays}
+    client = deploy_app("scaled", {"models": [rule("rule", "gsm8k", autoscaling=scaling)]})
     wait_for_app("scaled")
     stop = threading.Event()
     lost: list[ScoreResult] = []
@@ -108,9 +104,7 @@ def test_replicas_follow_the_items_up_and_down(deploy_app: Deploy) -> None:
 @pytest.mark.kills
 def test_a_killed_engine_fails_its_callers_and_ends_its_replica(http: HttpRewardClient) -> None:
     engine, family = engine_core_of(replica(http)["pid"])
-    kill_under_load(engine.pid, http)
-    psutil.wait_procs(family, timeout=30)
-    assert not [process for process in family if process.is_running()]
+    kill_under_load(engine.pid, family, http)
     wait_for("Serve to start another", lambda: "STARTING" in states(APP, "judge"), 30)
 
 
@@ -120,9 +114,7 @@ def test_a_killed_replica_leaves_no_orphan_and_is_replaced(http: HttpRewardClien
     wait_for("a replica", http.is_ready, 150)
     before = replica(http)["pid"]
     _, family = engine_core_of(before)
-    kill_under_load(before, http)
-    psutil.wait_procs(family, timeout=30)
-    assert not [process for process in family if process.is_running()]
+    kill_under_load(before, family, http)
     wait_for("a new replica", lambda: http.is_ready() and replica(http)["pid"] != before, 150)
     assert http.score(ASKED).status is Status.OK
 
@@ -141,8 +133,8 @@ def test_a_replica_whose_engine_hangs_exits(deploy_app: Deploy) -> None:
     assert not alive
 
 
-def kill_under_load(pid: int, http: HttpRewardClient) -> None:
-    """Kill the process while it has work: every caller that asks once gets an error."""
+def kill_under_load(pid: int, family: list[psutil.Process], http: HttpRewardClient) -> None:
+    """Kill the process while it has work: its callers get an error, and its family ends."""
     once = RewardClient(APP, max_attempts=1)
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(once.score, LONG) for _ in range(4)]
@@ -150,6 +142,8 @@ def kill_under_load(pid: int, http: HttpRewardClient) -> None:
         os.kill(pid, signal.SIGKILL)
         ended = [answer.result(timeout=30) for answer in answers]
     assert {(answer.status, answer.score) for answer in ended} == {(Status.ERROR, None)}
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive
 
 
 def engine_core_of(replica_pid: int) -> tuple[psutil.Process, list[psutil.Process]]:

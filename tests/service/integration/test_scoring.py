@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -55,17 +54,6 @@ def test_both_ways_score_right_and_wrong_alike(
         assert part in (by_handle.fingerprint or "")
 
 
-def test_an_equal_question_is_asked_once(handle: RewardClient, http: HttpRewardClient) -> None:
-    before = http.models()[0]["cache"]
-    question = {"response": f"{PROSE['response']} ({before['misses']})", "reference": "18"}
-    results = [*handle.score_batch([question] * 8), http.score(question)]
-    after = http.models()[0]["cache"]
-
-    assert [result.source for result in results] == ["judge", *["cache"] * 8]
-    assert len({result.score for result in results}) == 1
-    assert (after["misses"] - before["misses"], after["hits"] - before["hits"]) == (1, 8)
-
-
 def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) -> None:
     lines = SAMPLES.read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
@@ -77,29 +65,33 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 
-def test_ndjson_streams_a_result_before_the_slowest_is_done(url: str) -> None:
-    slow = {**ASKED, "options": {"mode": "generate", "max_tokens": 60}, "template": "solution"}
-    body = {"requests": [slow, *([RIGHT] * 8), ASKED]}
-    reply = httpx.post(f"{url}/v1/score/batch", json=body, headers=NDJSON, timeout=120)
-    lines = list(map(json.loads, reply.text.splitlines()))
-    assert sorted(line["index"] for line in lines) == list(range(10))
-    assert lines[-1]["index"] == 0
-    assert all(line["score"] == 1.0 for line in lines if 1 <= line["index"] <= 8)
-
-
-def test_generate_mode_gives_a_typed_status_and_the_text(handle: RewardClient) -> None:
+def test_generate_mode_gives_a_typed_status_and_the_text_and_a_group_shares_its_prefix(
+    handle: RewardClient,
+) -> None:
     options = {"mode": "generate", "max_tokens": 12}
-    result = handle.score({**ASKED, "template": "solution", "options": options})
-    assert result.text
-    assert (result.score is None) is (result.status is not Status.OK)
-    assert result.usage.completion_tokens <= 12
-
-
-def test_a_group_shares_its_prefix(handle: RewardClient) -> None:
-    request = {**ASKED, "template": "solution", "reference": "9 + 9 = 18\n" * 12 + "#### 18"}
-    handle.score(request)
+    reference = "9 + 9 = 18\n" * 12 + "#### 18"
+    request = {**ASKED, "template": "solution", "reference": reference, "options": options}
+    first = handle.score(request)
     again = handle.score({**request, "response": "It comes to eighteen, that is 18 in all"})
+    for result in (first, again):
+        assert result.text
+        assert (result.score is None) is (result.status is not Status.OK)
+        assert result.usage.completion_tokens <= 12
     assert again.usage.cached_tokens >= 96
+
+
+def test_a_group_is_judged_over_http_and_by_handle(
+    http: HttpRewardClient, handle: RewardClient
+) -> None:
+    asked = {"question": "9 + 9?", "responses": ["18.", "17.", "Hm."], "strategy": "all_pairs"}
+    for client in (http, handle):
+        group = client.score_group(asked)
+        assert [result.status for result in group.results] == [Status.OK] * 3
+        pairs = [(pair.a, pair.b) for pair in group.comparisons]
+        assert pairs == [(0, 1), (0, 2), (1, 2)]
+        for pair in group.comparisons:
+            assert pair.forward is not None and pair.backward is not None
+            assert pair.probability == pytest.approx((pair.forward + 1 - pair.backward) / 2)
 
 
 def test_the_longest_response_is_judged_by_its_end_and_the_cut_is_reported(
@@ -139,20 +131,17 @@ def test_a_verdict_is_explained_over_http_and_by_handle(
     assert (explanation.result.score, explanation.result.id) == (http.score(asked).score, "a")
     assert explanation.model is not None
     assert explanation.model.usage.prompt_tokens == prompt.token_count
-    assert text.startswith("<|im_start|>")
     (place,) = [each for each in prompt.fields if each.field == "response"]
     assert text[place.start : place.end] == "She makes 18 dollars in all", "canonical numerals"
-
     by_handle = handle.explain(asked)
     assert (by_handle.cached, by_handle.prompts[0].text) == (True, text)
 
     by_rule = http.explain({**asked, "response": "9 * 2 = 18\n#### 18"})
-    assert (by_rule.result.source, by_rule.result.score) == ("rule", 1.0)
-    assert by_rule.rule is not None
-    assert by_rule.rule.span is not None
-    assert (by_rule.rule.span.start, by_rule.rule.span.end) == (16, 18)
+    assert by_rule.rule is not None and by_rule.rule.span is not None
     assert by_rule.model is not None
-    assert (by_rule.model.source, by_rule.model.score) == ("judge", 1.0)
+    assert (by_rule.rule.span.start, by_rule.rule.span.end) == (16, 18)
+    sources = [(each.source, each.score) for each in (by_rule.result, by_rule.model)]
+    assert sources == [("rule", 1.0), ("judge", 1.0)]
 
 
 # Long rollouts, whose batch no message of Serve holds, by every way there is.
@@ -173,29 +162,13 @@ def streamed(url: str, items: list[dict[str, Any]]) -> list[ScoreResult]:
     return list(map(ScoreResult.model_validate, lines))
 
 
-def one_by_one(**target: str) -> Ask:
-    """Singles at a time, which the trainers' client sends together."""
-
-    def ask(items: list[dict[str, Any]]) -> list[ScoreResult]:
-        client = connect(on_failure="none", timeout_s=60, **target)
-
-        async def all_at_once() -> list[ScoreResult]:
-            return list(await asyncio.gather(*map(client.ascore, items)))
-
-        return asyncio.run(all_at_once())
-
-    return ask
-
-
 @pytest.mark.timeout(180)
 def test_a_batch_of_ten_megabytes_is_scored_in_every_way(url: str) -> None:
     noted = [{**item, "metadata": {"note": "é" * (MAX_METADATA_BYTES // 2 - 16)}} for item in BATCH]
     ways: dict[str, Ask] = {
         "by handle": RewardClient(SEVERAL).score_batch,
         "by handle, through the gateway": RewardClient(GATEWAY).score_batch,
-        "singles by handle": one_by_one(app=SEVERAL),
         "over HTTP": HttpRewardClient(f"{url}/{SEVERAL}", timeout_s=60).score_batch,
-        "singles over HTTP": one_by_one(url=f"{url}/{SEVERAL}"),
         "through the gateway": HttpRewardClient(f"{url}/{GATEWAY}", timeout_s=60).score_batch,
         "streamed": partial(streamed, f"{url}/{SEVERAL}"),
     }

@@ -1,17 +1,155 @@
-"""Which model is asked, by what name; what comes of it is tested through the ingress."""
+"""A batch over several models and replicas: what is asked where, and how failed calls end."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import pytest
+import ray
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError
 
-from reward_serve.routing.dispatch import Dispatcher, UnknownModelError
-from tests.fake_handle import Call, Handle, replicas, right
+from reward_serve.routing.dispatch import (
+    DeploymentClient,
+    Dispatcher,
+    NoAnswerError,
+    UnknownModelError,
+    handle_of,
+)
+from reward_serve.schema import ScoreResult, Status
+from tests.fake_handle import Call, End, Handle, replicas, right
 from tests.fake_ingress import GOOD, FakeHandle
+
+ITEMS = [
+    {"response": "18", "reference": "18", "group": f"g{n // 4}", "id": str(n), "metadata": {"n": n}}
+    for n in range(32)
+]
+
+
+class TooLargeError(grpc.RpcError):  # type: ignore[misc]
+    def code(self) -> Any:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Waiting(Call):
+    """A call that gets no answer."""
+
+    def __await__(self) -> Any:
+        yield from asyncio.Event().wait().__await__()
+
+
+ENDS = [
+    (RayActorError(), "error"),
+    (grpc.RpcError("INTERNAL"), "error"),
+    (asyncio.CancelledError(), "error"),
+    (BackPressureError(num_queued_requests=9, max_queued_requests=9), "overloaded"),
+    (TimeoutError(), "timeout"),
+    (TooLargeError(), "invalid"),
+]
+
+
+@pytest.fixture
+def two_replicas() -> Iterator[None]:
+    with replicas(2):
+        yield
+
+
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_batch_is_split_joined_in_order_and_loses_only_a_lost_replicas_part() -> None:
+    results = await DeploymentClient(Handle(right, RayActorError())).score_batch(ITEMS)
+
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    assert Counter(result["status"] for result in results) == {"ok": 16, "error": 16}
+    assert {result["score"] for result in results if result["status"] == "error"} == {None}
+    ends: dict[str, set[str]] = {}
+    for item, result in zip(ITEMS, results, strict=True):
+        ends.setdefault(str(item["group"]), set()).add(result["status"])
+    assert {len(found) for found in ends.values()} == {1}  # groups stay whole
+
+
+@pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda one: type(one).__name__)
+async def test_items_without_an_answer_are_typed_failures(
+    end: BaseException, status: str, serve_log: pytest.LogCaptureFixture
+) -> None:
+    handle = Handle(end)
+    results = await DeploymentClient(handle).score_batch(ITEMS)
+
+    for item, result in zip(ITEMS, results, strict=True):
+        parsed = ScoreResult.model_validate(result)
+        assert (parsed.status.value, parsed.score, parsed.model) == (status, None, "judge")
+        assert (parsed.id, parsed.metadata) == (item["id"], item["metadata"])
+    (record,) = serve_log.records
+    assert "judge: 32 items unanswered" in record.getMessage()
+    with pytest.raises(NoAnswerError) as why:
+        await DeploymentClient(handle).call("complete", [], within_s=1.0)
+    assert why.value.status is Status(status)
+    assert why.value.reason
+
+
+async def test_a_batch_goes_in_messages_and_an_item_that_none_carries_is_refused() -> None:
+    handle = Handle(right)
+    items = [{**item, "response": "x" * 500_000} for item in ITEMS[:8]]
+    items.append({**ITEMS[8], "response": "x" * 3_000_000})
+    results = await DeploymentClient(handle).score_batch(items)
+
+    assert [result["id"] for result in results] == [item["id"] for item in items]
+    assert [result["status"] for result in results] == ["ok"] * 8 + ["invalid"]
+    assert "bytes with its metadata; send at most 2097152" in results[8]["reason"]
+    assert len(handle.batches) == 2
+    assert len(set(handle.batches)) == 1
+    with pytest.raises(NoAnswerError, match="bytes") as caught:
+        await DeploymentClient(handle).call("complete", items[8], within_s=1)
+    assert caught.value.status == "invalid"
+
+
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_call_given_up_on_or_left_is_cancelled_and_frees_its_room() -> None:
+    handle = Handle(right, right, call=Waiting)
+    items = [{**item, "timeout_s": 0.05} for item in ITEMS]
+    client = DeploymentClient(handle, grace_s=0.0)
+    assert {result["status"] for result in await client.score_batch(items)} == {"timeout"}
+    for steps in range(6):  # from before the calls begin
+        task = asyncio.create_task(client.score_batch(ITEMS))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(handle.calls) >= 4
+    assert all(call.cancelled for call in handle.calls)
+    assert set(client._placement._loads.values()) == {0}
+
+
+@pytest.mark.usefixtures("two_replicas")
+async def test_a_group_goes_to_the_replica_of_its_single_requests() -> None:
+    def named(replica: str) -> End:
+        return lambda asked: {"replica": replica} if isinstance(asked, dict) else right(asked)
+
+    client = DeploymentClient(Handle(named("r0"), named("r1")))
+    homes = {}
+    for n in range(8):
+        asked = {"responses": ["a", "b"], "group": f"g{n}"}
+        homes[n] = {(await client.ask("score_group", asked))["replica"] for _ in range(3)}
+    assert all(len(found) == 1 for found in homes.values())
+    assert set().union(*homes.values()) == {"r0", "r1"}
+    with pytest.raises(NoAnswerError):
+        await DeploymentClient(Handle(RayActorError(), RayActorError())).ask("explain", ITEMS[0])
+
+
+def test_a_process_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**settings: Any) -> None:
+        assert settings["address"] == "auto"
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ConnectionError, match="any running Ray instance"):
+        handle_of("reward")
 
 
 def dispatcher() -> Dispatcher:
@@ -19,14 +157,7 @@ def dispatcher() -> Dispatcher:
     return Dispatcher(handles, {"gpt-4o-mini": "judge"})
 
 
-@pytest.mark.parametrize(
-    ("asked", "picked"), [(None, "judge"), ("rule", "rule"), ("gpt-4o-mini", "judge")]
-)
-def test_a_model_is_picked_by_its_name_or_an_alias(asked: str | None, picked: str) -> None:
-    assert dispatcher().pick(asked) == picked
-
-
-@pytest.mark.parametrize("asked", ["", "gpt-4o", 3, ["rule"], "x" * 1000])
+@pytest.mark.parametrize("asked", ["", 3, ["rule"], "x" * 1000])
 def test_a_model_that_is_not_there_is_refused_with_those_that_are(asked: object) -> None:
     with pytest.raises(UnknownModelError, match="choose from judge, rule") as refusal:
         dispatcher().pick(asked)
@@ -60,7 +191,7 @@ async def test_an_explanation_and_a_group_are_of_the_model_that_they_name() -> N
 
 
 @pytest.fixture
-def handle() -> Iterator[Handle]:
+def waiting() -> Iterator[Handle]:
     """Of two replicas, which answer an item unless it is to wait."""
 
     class Answered(Call):
@@ -73,20 +204,20 @@ def handle() -> Iterator[Handle]:
         yield Handle(right, right, call=Answered)
 
 
-async def test_a_result_is_streamed_before_the_slowest_is_done(handle: Handle) -> None:
+async def test_a_result_is_streamed_before_the_slowest_is_done(waiting: Handle) -> None:
     fields: dict[str, Any] = {**GOOD, "timeout_s": 0.05}
     items = [{**fields, "id": name, "group": name} for name in ("wait", "a", "b", "wait", "c")]
-    stream = Dispatcher({"judge": handle}, grace_s=0.0).score_stream(items)
+    stream = Dispatcher({"judge": waiting}, grace_s=0.0).score_stream(items)
     results = [result async for result in stream]
     assert {result["index"] for result in results[:3]} == {1, 2, 4}
     assert [result["status"] for result in results] == ["ok"] * 3 + ["timeout"] * 2
-    assert len(set(handle.batches)) == 1  # they take turns with others as one batch
+    assert len(set(waiting.batches)) == 1  # they take turns with others as one batch
 
 
-async def test_a_reader_who_leaves_a_stream_cancels_its_calls(handle: Handle) -> None:
+async def test_a_reader_who_leaves_a_stream_cancels_its_calls(waiting: Handle) -> None:
     items = [{**GOOD, "id": name} for name in ("a", "wait", "wait")]
-    stream = Dispatcher({"judge": handle}).score_stream(items)
+    stream = Dispatcher({"judge": waiting}).score_stream(items)
     async with aclosing(stream) as results:
         assert (await anext(results))["index"] == 0
     await asyncio.sleep(0)
-    assert [call.cancelled for call in handle.calls] == [False, True, True]
+    assert [call.cancelled for call in waiting.calls] == [False, True, True]
