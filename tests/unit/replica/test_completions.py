@@ -40,13 +40,6 @@ def completer(chat: Any, admission: Admission | None = None) -> Scorer:
     return Scorer("judge", model, admission or Admission(1, 1), 1, max_item_bytes=100)
 
 
-async def test_every_answer_and_all_tokens_are_reported() -> None:
-    answer = await completer(FakeChat()).complete(BODY)
-    assert answer["status"] == "ok"
-    assert answer["choices"] == [{"text": "18", "cut_off": True}] * 2
-    assert answer["usage"]["prompt_tokens"] == 8
-
-
 @pytest.mark.parametrize(
     ("chat", "body", "status", "why"),
     [
@@ -86,3 +79,7 @@ async def test_it_takes_a_place_as_scores_do_until_its_caller_leaves() -> None:
     await asyncio.gather(first, return_exceptions=True)
     assert admission.items == 0
     assert chat.cancelled
+
+    answer = await completer(FakeChat(), admission).complete(BODY)
+    assert (answer["status"], answer["usage"]["prompt_tokens"]) == ("ok", 8)
+    assert answer["choices"] == [{"text": "18", "cut_off": True}] * 2
