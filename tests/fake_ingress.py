@@ -60,7 +60,7 @@ class FakeHandle:
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = cast("Chat", EchoingChat())
         rule.groups = cast("Any", FakeGroups())
-        self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        self._scorer = Scorer(name, rule, Admission(64, 4096))
 
     def options(self, **_: Any) -> FakeHandle:
         return self

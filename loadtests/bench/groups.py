@@ -102,7 +102,7 @@ def deployed(engine: str, replicas: int) -> Iterator[None]:
     (judge,) = config.models
     replica = RewardReplica if engine == "engine" else PrefixReplica
     one = serve.deployment(replica).options(name="judge", **deployment_options(judge))
-    bound = one.bind(judge.model_dump(mode="json"), config.server.max_batch_items)
+    bound = one.bind(judge.model_dump(mode="json"))
     ray.init(
         address="local",
         num_cpus=replicas,

@@ -102,13 +102,12 @@ class PrefixReplica(Scorer):
 
     Args:
         model: a ``JudgeModel`` as plain data.
-        max_batch_items: maximum items of one ``score_batch``.
     """
 
-    def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:
+    def __init__(self, model: dict[str, Any]) -> None:
         config = JudgeModel.model_validate(model)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
-        super().__init__(config.name, Judge(config, PrefixEngine()), admission, max_batch_items)
+        super().__init__(config.name, Judge(config, PrefixEngine()), admission)
 
     async def describe(self) -> dict[str, Any]:
         """Its name."""

@@ -125,11 +125,6 @@ class RemoteConfig(Section):
         description="maximum prompt tokens, counted as one per three characters of a field and one "
         "per character of the template",
     )
-    reasoning: bool | None = Field(
-        None,
-        description="send max_completion_tokens and no sampling parameters, as OpenAI's reasoning "
-        "models require; default: by the model's name, and learnt from the endpoint's refusal",
-    )
     reasoning_effort: str | None = Field(
         None, min_length=1, description="such as minimal or low, for models that reason"
     )

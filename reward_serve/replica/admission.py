@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,17 +38,10 @@ class Admission:
     Args:
         concurrent: maximum items in progress.
         queued: maximum items waiting; ``place`` rejects further items.
-        clock: monotonic clock in seconds.
         per_round: maximum slots for one batch in a round.
     """
 
-    def __init__(
-        self,
-        concurrent: int,
-        queued: int,
-        clock: Callable[[], float] = time.monotonic,
-        per_round: int = _USUAL_GROUP,
-    ) -> None:
+    def __init__(self, concurrent: int, queued: int, per_round: int = _USUAL_GROUP) -> None:
         self.slots = self._free = concurrent
         """Maximum items in progress."""
         self.capacity = concurrent + queued
@@ -58,7 +51,7 @@ class Admission:
         self._given = 0  # slots that the first batch has received in this round
         self._waiting = 0
         self._next_round_items = 0  # waiting items that one whole round admits
-        self._pace = Pace(clock)
+        self._pace = Pace()
         self.items = 0
         """Items in progress or waiting."""
 
@@ -159,21 +152,17 @@ class Pace:
 
     Time is weighted by the fraction of slots in use. Otherwise a replica with few callers would
     look slow, and would reject a burst that it can handle.
-
-    Args:
-        clock: monotonic clock in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._since = clock()
+    def __init__(self) -> None:
+        self._since = time.monotonic()
         self._seen = 0
         self._items = 0.0
         self._seconds = 0.0
 
     def passed(self, busy: float) -> None:
         """Record the fraction of slots in use since the last call."""
-        now = self._clock()
+        now = time.monotonic()
         passed, self._since = now - self._since, now
         if busy:
             kept = math.exp(-passed / _MEMORY_S)

@@ -30,7 +30,7 @@ from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import VllmClassifier, VllmEngine
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observers import FailureLog, Metrics, Observer, VerdictLog
+from reward_serve.replica.observers import FailureLog, Metrics, VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.classifier import Classifier
@@ -53,12 +53,11 @@ class RewardReplica(Scorer):
 
     Args:
         model: a ``ModelConfig`` as plain data.
-        max_batch_items: maximum items of one ``score_batch``.
         explain: whether results are explained.
     """
 
     async def __init__(  # type: ignore[misc]
-        self, model: dict[str, Any], max_batch_items: int, explain: bool = True
+        self, model: dict[str, Any], explain: bool = True
     ) -> None:
         began = time.monotonic()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
@@ -70,12 +69,16 @@ class RewardReplica(Scorer):
             config.name,
             self._model,
             Admission(config.max_concurrent_items or 1, config.max_queued_items),
-            max_batch_items,
             config.max_item_bytes,
             explains=explain,
         )
         await self._first_verdict()
-        self._observers = self._observed()  # only now: the first verdict is not counted
+        self._observers = [  # only now: the first verdict is not counted
+            Metrics(lambda: self._admission.items, self._model.describe),
+            FailureLog(config.name),
+        ]
+        if config.verdict_log.folder:
+            self._observers.append(VerdictLog(config.name, config.verdict_log))
         self._timings_s["total"] = time.monotonic() - began
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),
@@ -135,16 +138,6 @@ class RewardReplica(Scorer):
         logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
         await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
         os._exit(1)
-
-    def _observed(self) -> list[Observer]:
-        config = self._config
-        observers: list[Observer] = [
-            Metrics(lambda: self._admission.items, self._model.describe),
-            FailureLog(config.name),
-        ]
-        if config.verdict_log.folder:
-            observers.append(VerdictLog(config.name, config.verdict_log))
-        return observers
 
     async def _flush(self) -> None:
         while True:

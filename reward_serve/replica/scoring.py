@@ -1,7 +1,7 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
 This is the work of a replica, without Ray. A request that fails, whatever it contains, gets a
-result with a status and a reason. Only a batch that is not a list raises.
+result with a status and a reason.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +26,7 @@ from reward_serve.reward_models.base import (
     RewardModel,
     Trace,
     failure_of,
+    gathered,
     summed_usage,
 )
 from reward_serve.reward_models.chat import ChatRequest
@@ -61,11 +61,9 @@ class Scorer:
         name: the reward model's name in results.
         model: the reward model.
         admission: limits the items in progress and waiting.
-        max_batch_items: all items of a larger batch are invalid.
         max_item_bytes: an item with more bytes of UTF-8 in total is invalid.
         observers: notified of the end of every request, except explanations.
         explains: whether ``explain`` explains results.
-        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -73,19 +71,15 @@ class Scorer:
         name: str,
         model: RewardModel,
         admission: Admission,
-        max_batch_items: int,
         max_item_bytes: int = MAX_ITEM_BYTES,
         observers: Sequence[Observer] = (),
         explains: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._model = model
         self._admission = admission
-        self._max_batch_items = max_batch_items
         self._observers = observers
         self._max_item_bytes = max_item_bytes
-        self._clock = clock
         self._turn = asyncio.Lock()
         self._explains = explains
         wait = model.groups.wait if model.groups else 0.0
@@ -98,11 +92,11 @@ class Scorer:
             request: a ``ScoreRequest`` as plain data.
             batch: identifies its batch; slots go to the batches in rounds.
         """
-        return await self._result(request, Times(self._clock()), batch)
+        return await self._result(request, Times(time.monotonic()), batch)
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
-        times, parsed = Times(self._clock()), None
+        times, parsed = Times(time.monotonic()), None
         try:
             parsed = _validated(GroupRequest, request)
             self._check_model(parsed.model)
@@ -165,7 +159,7 @@ class Scorer:
 
         It is scored as by ``score``, and waits for admission like other items.
         """
-        times, trace = Times(self._clock()), Trace()
+        times, trace = Times(time.monotonic()), Trace()
         result = await self._result(request, times, trace=trace)
         prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
@@ -210,7 +204,7 @@ class Scorer:
         self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
         """The result as plain data, with the request's id and metadata, model and latency."""
-        times.ended = self._clock()
+        times.ended = time.monotonic()
         finished = result.model_dump(mode="json") | echoes(request)
         finished["latency_ms"] = 1000 * times.total
         for one in finished.get("results", [finished]):
@@ -274,7 +268,7 @@ class Scorer:
                 return await self._cohorts.score(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
-            times.placed = self._clock()
+            times.placed = time.monotonic()
             if size > _SHORT_BYTES:
                 await self._own_iteration()
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
@@ -288,28 +282,19 @@ class Scorer:
         Args:
             requests: the batch, or a part of it.
             batch: identifies the batch; its parts are admitted as one.
-
-        Raises:
-            TypeError: ``requests`` is not a list.
         """
-        score = self._score_of(requests, batch)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(score(item)) for item in requests]
-        return [task.result() for task in tasks]
+        batch = batch or object()
+        return await gathered(self.score(item, batch) for item in requests)
 
     async def score_stream(
         self, requests: Sequence[object], batch: object = None
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The results of ``score_batch`` in chunks as they finish, each with its ``index``.
-
-        Raises:
-            TypeError: ``requests`` is not a list.
-        """
-        score = self._score_of(requests, batch)
+        """The results of ``score_batch`` in chunks as they finish, each with its ``index``."""
+        batch = batch or object()
         finished: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
         async def one(index: int, item: object) -> None:
-            finished.put_nowait({"index": index, **await score(item)})
+            finished.put_nowait({"index": index, **await self.score(item, batch)})
 
         tasks = [asyncio.create_task(one(i, item)) for i, item in enumerate(requests)]
         try:
@@ -324,20 +309,6 @@ class Scorer:
         finally:
             for task in tasks:
                 task.cancel()
-
-    def _score_of(
-        self, requests: object, batch: object
-    ) -> Callable[[object], Coroutine[Any, Any, dict[str, Any]]]:
-        """What scores an item of the batch: an item of a batch that is too large is invalid."""
-        if not isinstance(requests, list | tuple):
-            raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
-        if len(requests) > self._max_batch_items:
-            return partial(self._too_large, len(requests))
-        return partial(self.score, batch=batch or object())
-
-    async def _too_large(self, size: int, request: object) -> dict[str, Any]:
-        reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        return self._finished(failure(Status.INVALID, reason), Times(self._clock()), request)
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""

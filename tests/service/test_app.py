@@ -184,11 +184,11 @@ def test_deployments_bear_their_models_names() -> None:
     assert bound["rule"]._deployment_config.autoscaling_config.max_replicas == 3
 
 
-def test_a_replica_receives_its_model_and_the_batch_limit() -> None:
-    config = {**args(), "server": {"max_batch_items": 9}}
+def test_a_replica_receives_its_model_and_whether_it_explains() -> None:
+    config = {**args(), "server": {"explain": False}}
     bound = deployments(config)
     expected = AppConfig.parse(config)
-    assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), 9, True)
+    assert bound["judge"].init_args == (expected.models[0].model_dump(mode="json"), False)
     assert bound["ingress"].init_args[0] == expected.server.model_dump(mode="json")
 
 

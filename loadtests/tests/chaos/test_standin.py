@@ -34,7 +34,7 @@ class Always(Faults):
 def scorer(faults: Faults, slots: int = 64, service_s: float = 0.0) -> Scorer:
     fields: dict[str, Any] = {"judge": {"rules_first": False}, "cache": {"enabled": False}}
     judge = Judge(JudgeModel(name=NAME, kind="judge", **fields), StandIn(slots, service_s, faults))
-    return Scorer(NAME, judge, Admission(64, 4096), 1024)
+    return Scorer(NAME, judge, Admission(64, 4096))
 
 
 async def ended(fault: Fault | None, options: Body, timeout_s: float = 5.0) -> tuple[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Callable
@@ -91,7 +90,7 @@ class Endpoint:
             }
         )
         model = Judge(config, self.engine(**settings))
-        return Scorer("judge", model, Admission(8, 8), 8)
+        return Scorer("judge", model, Admission(8, 8))
 
 
 ASKED = {"response": "She has 18 left.", "reference": "18"}
@@ -245,27 +244,6 @@ async def test_the_endpoints_own_limit_is_overload_with_its_pause() -> None:
         full = httpx.Response(429, headers=headers, json={"error": {"message": "slow"}})
         result = await Endpoint(full).scorer().score(ASKED)
         assert (result["status"], result["details"]) == ("overloaded", {"retry_after_s": pause_s})
-
-
-@pytest.mark.parametrize("refusal", [429, 503])
-async def test_replicas_learn_how_many_calls_an_endpoint_takes(refusal: int) -> None:
-    """Two at a time, 20 ms each; more are refused."""
-    places = asyncio.Semaphore(2)
-    calls = 0
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        nonlocal calls
-        calls += 1
-        if places.locked():
-            return httpx.Response(refusal, json={"error": {"message": "busy"}})
-        async with places:
-            await asyncio.sleep(0.02)
-            return httpx.Response(200, json=completion())
-
-    engines = [Endpoint(()).engine(answer=answer, max_retries=5) for _ in range(2)]
-    asked = [engines[i % 2].generate(EMPTY, Sampling(1)) for i in range(64)]
-    assert len(await asyncio.gather(*asked)) == 64
-    assert calls <= 128
 
 
 @pytest.mark.parametrize(

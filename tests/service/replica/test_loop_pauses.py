@@ -53,7 +53,7 @@ def scorer(kind: str) -> Scorer:
         settings = {"inline_templates": True, "audit_rate": 1.0}
         config = {"name": "m", "kind": "judge", "judge": settings}
         model = Judge(JudgeModel.model_validate(config), FakeEngine())
-    return Scorer("m", model, Admission(64, 4096), 1024, observers=[FailureLog("m")])
+    return Scorer("m", model, Admission(64, 4096), observers=[FailureLog("m")])
 
 
 def text(part: str, characters: int = MAX_ITEM_BYTES // 2 - 100_000) -> str:

@@ -37,7 +37,7 @@ class FakeChat:
 def completer(chat: Any, admission: Admission | None = None) -> Scorer:
     model = RuleRewardModel(RuleModel(name="judge", kind="rule"))
     model.chat = chat
-    return Scorer("judge", model, admission or Admission(1, 1), 1, max_item_bytes=100)
+    return Scorer("judge", model, admission or Admission(1, 1), max_item_bytes=100)
 
 
 @pytest.mark.parametrize(

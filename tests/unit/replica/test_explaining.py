@@ -18,7 +18,7 @@ from tests.unit.reward_models.test_judge import FakeEngine, judge, says
 
 def explainer(model: RewardModel | None = None, slots: int = 8, explains: bool = True) -> Scorer:
     rule = RuleRewardModel(RuleModel(name="m", kind="rule"))
-    return Scorer("m", model or rule, Admission(slots, 0), 1, 2**23, explains=explains)
+    return Scorer("m", model or rule, Admission(slots, 0), 2**23, explains=explains)
 
 
 def a_judge() -> RewardModel:

@@ -52,11 +52,7 @@ def scorer(
     config = {"name": "judge", "kind": "judge", "group": {"strategy": "all_pairs"}, **model}
     seen = Seen()
     judge = Judge(JudgeModel.model_validate(config), engine)
-    return Scorer("judge", judge, Admission(slots, queued), 64, 1000, [seen], clock=loop_time), seen
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
+    return Scorer("judge", judge, Admission(slots, queued), 1000, [seen]), seen
 
 
 async def scored(scorer: Any, **fields: Any) -> dict[str, Any]:

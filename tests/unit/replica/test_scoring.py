@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from reward_serve.config.models import RuleModel
 from reward_serve.engines.base import EngineError
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observers import Asked, Times
+from reward_serve.replica.observers import Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -88,30 +89,17 @@ class Bench:
         self,
         concurrent: int = 8,
         queued: int = 8,
-        max_batch_items: int = 8,
         max_item_bytes: int = MAX_ITEM_BYTES,
     ) -> None:
         self.model = FakeRewardModel()
         self.admission = Admission(concurrent, queued)
-        self.scorer = Scorer("judge", self.model, self.admission, max_batch_items, max_item_bytes)
+        self.scorer = Scorer("judge", self.model, self.admission, max_item_bytes)
 
     async def score(self, response: str, **fields: Any) -> ScoreResult:
         result = await self.scorer.score({"response": response, **fields})
         assert tuple(result) == KEYS
         json.dumps(result, allow_nan=False)
         return ScoreResult.model_validate(result)
-
-
-class Seen:
-    """An observer that keeps what it observes."""
-
-    def __init__(self) -> None:
-        self.ended: list[tuple[str | None, str, Times]] = []
-
-    def observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
-        self.ended.append((request.response if request else None, result["status"], times))
-
-    def flush(self) -> None: ...
 
 
 @pytest.fixture
@@ -229,7 +217,7 @@ async def test_a_full_queue_is_overloaded_at_once() -> None:
 
 
 async def test_a_batch_beyond_the_queue_sheds_only_what_is_beyond() -> None:
-    bench = Bench(concurrent=2, queued=3, max_batch_items=8)
+    bench = Bench(concurrent=2, queued=3)
     results = await bench.scorer.score_batch(asks(*(f"sleep 0.01 {i}" for i in range(8))))
     assert [result["status"] for result in results] == ["ok"] * 5 + ["overloaded"] * 3
     assert bench.model.most_at_work == 2
@@ -253,22 +241,7 @@ async def test_a_failure_is_its_items_own_in_a_batch_and_in_a_stream() -> None:
         enumerate(expected)
     )
     assert {tuple(result) for result in streamed} == {KEYS}
-
-
-async def test_a_batch_is_a_list_of_at_most_so_many(bench: Bench) -> None:
-    requests = asks(*map(str, range(9)), metadata={"step": 3})
-    whole = await bench.scorer.score_batch(requests)
-    streamed = await stream_of(bench.scorer, requests)
-    assert [result.pop("index") for result in streamed] == list(range(9))
-    for results in (whole, streamed):
-        assert [result["id"] for result in results] == list(map(str, range(9)))
-        assert {result["status"] for result in results} == {"invalid"}
-        assert "9 items; the limit is 8, so split" in results[0]["reason"]
-    assert await bench.scorer.score_batch([]) == await stream_of(bench.scorer, []) == []
-    for call in (bench.scorer.score_batch, lambda asked: stream_of(bench.scorer, asked)):
-        with pytest.raises(TypeError, match=r"requests: must be a list .*found dict"):
-            await call(cast("Any", {"requests": []}))
-    assert bench.model.asked == []
+    assert await Bench().scorer.score_batch([]) == await stream_of(Bench().scorer, []) == []
 
 
 async def test_results_that_finish_together_come_in_one_chunk(bench: Bench) -> None:
@@ -306,25 +279,31 @@ async def test_a_caller_who_leaves_cancels_the_work_and_frees_the_slots() -> Non
     assert (await bench.score("18")).status is Status.OK
 
 
+@in_virtual_time
 async def test_every_end_is_observed_once_with_its_times() -> None:
-    seen = Seen()
-    ticks = iter(range(100))
-    clock = lambda: float(next(ticks))  # noqa: E731
-    scorer = Scorer("m", FakeRewardModel(), Admission(8, 0), 8, observers=[seen], clock=clock)
-    assert (await scorer.score({"response": "18"}))["latency_ms"] == 2000
+    seen: list[tuple[str | None, str, Times]] = []
+    observer: Any = SimpleNamespace(
+        observe=lambda request, result, times: seen.append(
+            (request and request.response, result["status"], times)
+        )
+    )
+    scorer = Scorer("m", FakeRewardModel(), Admission(1, 1), observers=[observer])
+    asked = [scorer.score({"response": response}) for response in ("sleep 1", "sleep 2")]
+    results = await asyncio.gather(*asked)
+    assert [result["latency_ms"] for result in results] == [1000, 3000]
     await scorer.score(None)
     await scorer.score({"response": "bug"})
-    leaving = asyncio.create_task(scorer.score({"response": "hang"}))
-    await settle()
+    leaving = asyncio.ensure_future(scorer.score({"response": "hang"}))
+    await asyncio.sleep(1)
     leaving.cancel()
     await asyncio.wait([leaving])
-    await scorer.explain({"response": "18"})
 
-    assert seen.ended == [
-        ("18", "ok", Times(0, placed=1, ended=2)),
-        (None, "invalid", Times(3, ended=4)),
-        ("bug", "error", Times(5, placed=6, ended=7)),
-        ("hang", "cancelled", Times(8, placed=9, ended=10)),
+    assert seen == [
+        ("sleep 1", "ok", Times(1000, placed=1000, ended=1001)),
+        ("sleep 2", "ok", Times(1000, placed=1001, ended=1003)),
+        (None, "invalid", Times(1003, ended=1003)),
+        ("bug", "error", Times(1003, placed=1003, ended=1003)),
+        ("hang", "cancelled", Times(1003, placed=1003, ended=1004)),
     ]
 
 
@@ -342,7 +321,7 @@ async def test_a_short_item_passes_a_batch_of_long_ones(bench: Bench) -> None:
 async def test_a_rubric_is_refused_by_a_model_that_reads_none(rubric: Any) -> None:
     model = RuleRewardModel(RuleModel(name="gsm8k", kind="rule"))
     model.reads_rubric = False
-    scorer = Scorer("gsm8k", model, Admission(8, 8), max_batch_items=8)
+    scorer = Scorer("gsm8k", model, Admission(8, 8))
     request = {"response": "#### 18", "reference": "18"}
     result = await scorer.score({**request, "rubric": rubric})
     assert (result["status"], result["score"]) == ("invalid", None)

@@ -126,7 +126,7 @@ async def test_an_engine_that_fails_is_an_error_without_a_score() -> None:
     engine = FakeEngine(1.0)
     model = classifier(engine)
     engine.broken = True
-    result = await Scorer("r", model, Admission(1, 1), 1).score(ASKED.model_dump())
+    result = await Scorer("r", model, Admission(1, 1)).score(ASKED.model_dump())
     assert (result["status"], result["score"]) == ("error", None)
     assert await model.fatal_error() == "gone"
     model.close()

@@ -490,7 +490,7 @@ class TestInvalidRequests:
     async def test_what_a_request_names_never_reaches_the_file_system(
         self, field: str, name: str, opened: list[str]
     ) -> None:
-        scorer = Scorer("judge", judge(FakeEngine()), Admission(1, 1), 1)
+        scorer = Scorer("judge", judge(FakeEngine()), Admission(1, 1))
         opened.clear()
         result = await scorer.score({"response": "18", "reference": "18", field: name})
         assert opened == []

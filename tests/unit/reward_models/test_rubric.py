@@ -403,7 +403,7 @@ async def test_under_faults_every_score_is_its_formula_and_no_failure_a_number(
     model = of_engine(
         CriteriaEngine(told(answers)), rubric={"aggregate": aggregate, "min_answered": 0.75}
     )
-    scorer = Scorer("rubric", model, Admission(8, 64), 64)
+    scorer = Scorer("rubric", model, Admission(8, 64))
     scored = 0
     for _ in range(share(300, 100)):
         weights = [drawn.choice([-2.0, -1.0, 0.5, 1.0, 3.0]) for _ in names[1:]]
