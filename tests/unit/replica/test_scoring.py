@@ -28,52 +28,41 @@ from reward_serve.schema import (
 from tests.virtual_time import in_virtual_time, settle
 
 KEYS = tuple(name for name in ScoreResult.model_fields if name != "components")
+RAISES = {
+    "invalid": InvalidRequestError("reference: send one"),
+    "engine": EngineError("the engine is gone"),
+    "bug": KeyError("answer"),
+    "slow": TimeoutError("the engine's own"),
+    "abandon": asyncio.CancelledError("not the caller's"),
+}
 
 
 @dataclass
 class FakeRewardModel(RewardModel):
-    """Does what the response says; counts what it was asked and what was cancelled."""
+    """Does what the response says; keeps what it was asked and what was cancelled."""
 
     asked: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     left_s: list[float] = field(default_factory=list)
-    most_at_work: int = 0
-    _at_work: int = 0
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-        self.asked.append(request.response)
+        response = request.response
+        self.asked.append(response)
         self.left_s.append(request.timeout_s)
-        self._at_work += 1
-        self.most_at_work = max(self.most_at_work, self._at_work)
-        try:
-            return await self._verdict(request.response)
-        except asyncio.CancelledError:
-            self.cancelled.append(request.response)
-            raise
-        finally:
-            self._at_work -= 1
-
-    async def _verdict(self, response: str) -> ScoreResult:
+        if response in RAISES:
+            raise RAISES[response]
         match response.split():
             case ["sleep", seconds, *_]:
-                await asyncio.sleep(float(seconds))
-            case ["hang", *_]:
-                await asyncio.Event().wait()
-            case ["invalid", *_]:
-                raise InvalidRequestError("reference: send one")
-            case ["engine", *_]:
-                raise EngineError("the engine is gone")
-            case ["bug", *_]:
-                raise KeyError("answer")
-            case ["slow", *_]:
-                raise TimeoutError("the engine's own")
-            case ["nan", *_]:
+                try:
+                    await asyncio.sleep(float(seconds))
+                except asyncio.CancelledError:
+                    self.cancelled.append(response)
+                    raise
+            case ["nan"]:
                 return ScoreResult(status=Status.OK, score=math.nan)
-            case ["empty", *_]:
+            case ["empty"]:
                 return ScoreResult(status=Status.OK)
-            case ["abandon", *_]:
-                raise asyncio.CancelledError("not the caller's")
-            case ["unparseable", *_]:
+            case ["unparseable"]:
                 return failure(Status.UNPARSEABLE, "no verdict", text="hm")
         usage = Usage(prompt_tokens=len(response))
         return ScoreResult(status=Status.OK, score=1.0, source="judge", usage=usage)
@@ -85,15 +74,10 @@ class FakeRewardModel(RewardModel):
 class Bench:
     """A scorer over a fake reward model, and its admission."""
 
-    def __init__(
-        self,
-        concurrent: int = 8,
-        queued: int = 8,
-        max_item_bytes: int = MAX_ITEM_BYTES,
-    ) -> None:
+    def __init__(self, concurrent: int = 8, queued: int = 8, most_bytes: int = MAX_ITEM_BYTES):
         self.model = FakeRewardModel()
         self.admission = Admission(concurrent, queued)
-        self.scorer = Scorer("judge", self.model, self.admission, max_item_bytes)
+        self.scorer = Scorer("judge", self.model, self.admission, most_bytes)
 
     async def score(self, response: str, **fields: Any) -> ScoreResult:
         result = await self.scorer.score({"response": response, **fields})
@@ -116,17 +100,10 @@ async def stream_of(scorer: Scorer, requests: Any) -> list[dict[str, Any]]:
         return [result async for chunk in scorer.score_stream(requests) for result in chunk]
 
 
-async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
-    result = await bench.score("18", id="a", metadata={"step": 3}, model="judge")
-    assert (result.score, result.status, result.source) == (1.0, Status.OK, "judge")
-    assert (result.id, result.metadata, result.model) == ("a", {"step": 3}, "judge")
-    assert result.usage.prompt_tokens == 2
-    assert result.reason is None
-
-
 @pytest.mark.parametrize(
     ("response", "status", "reason"),
     [
+        ("18", Status.OK, ""),
         ("invalid", Status.INVALID, "reference: send one"),
         ("engine", Status.ERROR, "the engine is gone"),
         ("bug", Status.ERROR, "KeyError: 'answer'"),
@@ -137,11 +114,11 @@ async def test_a_verdict_becomes_a_result(bench: Bench) -> None:
         ("empty", Status.ERROR, "ValidationError"),
     ],
 )
-async def test_a_failure_is_a_status_without_a_score(
+async def test_a_result_is_a_verdict_or_a_status_without_a_score(
     bench: Bench, response: str, status: Status, reason: str
 ) -> None:
-    result = await bench.score(response, id="a", metadata={"step": 3})
-    assert (result.status, result.score) == (status, None)
+    result = await bench.score(response, id="a", metadata={"step": 3}, model="judge")
+    assert (result.status, result.score) == (status, 1.0 if status is Status.OK else None)
     assert reason in (result.reason or "")
     assert (result.id, result.metadata, result.model) == ("a", {"step": 3}, "judge")
     assert bench.admission.items == 0
@@ -171,7 +148,7 @@ async def test_a_failure_is_a_status_without_a_score(
 async def test_a_bad_request_is_invalid_names_the_field_and_never_reaches_the_model(
     request_: object, parts: list[str]
 ) -> None:
-    bench = Bench(max_item_bytes=20)
+    bench = Bench(most_bytes=20)
     result = ScoreResult.model_validate(await bench.scorer.score(request_))
     assert result.status is Status.INVALID
     assert [part for part in parts if part not in (result.reason or "")] == []
@@ -183,12 +160,11 @@ async def test_a_bad_request_is_invalid_names_the_field_and_never_reaches_the_mo
 async def test_a_deadline_that_passed_is_a_timeout_and_cancels_the_work() -> None:
     bench = Bench()
     results = await bench.scorer.score_batch(
-        [*asks("hang", timeout_s=2), *asks("sleep 3", timeout_s=5)]
+        [*asks("sleep 9", timeout_s=2), *asks("sleep 3", timeout_s=5)]
     )
     assert [result["status"] for result in results] == ["timeout", "ok"]
-    assert results[0]["score"] is None
-    assert "2 s" in results[0]["reason"]
-    assert bench.model.cancelled == ["hang"]
+    assert results[0]["score"] is None and "2 s" in results[0]["reason"]
+    assert bench.model.cancelled == ["sleep 9"]
     assert bench.admission.items == 0
 
 
@@ -202,25 +178,18 @@ async def test_a_deadline_counts_the_wait_for_a_slot() -> None:
     assert (second["status"], third["status"]) == ("timeout", "timeout")
 
 
-async def test_a_full_queue_is_overloaded_at_once() -> None:
-    bench = Bench(concurrent=1, queued=1)
-    held = [asyncio.create_task(bench.score("hang")) for _ in range(2)]
+@in_virtual_time
+async def test_a_batch_beyond_the_queue_sheds_only_what_is_beyond_and_at_once() -> None:
+    bench = Bench(concurrent=2, queued=3)
+    batch = asyncio.ensure_future(bench.scorer.score_batch(asks(*["sleep 1"] * 8)))
     await settle()
-    async with asyncio.timeout(30):
-        result = await bench.score("18", id="a", metadata={"step": 3})
+    assert len(bench.model.asked) == 2
+    result = await bench.score("18", id="a", metadata={"step": 3})
     assert (result.status, result.score) == (Status.OVERLOADED, None)
     assert (result.id, result.metadata) == ("a", {"step": 3})
     assert result.details == {"retry_after_s": 1.0}
-    assert bench.model.asked == ["hang"]
-    for task in held:
-        task.cancel()
-
-
-async def test_a_batch_beyond_the_queue_sheds_only_what_is_beyond() -> None:
-    bench = Bench(concurrent=2, queued=3)
-    results = await bench.scorer.score_batch(asks(*(f"sleep 0.01 {i}" for i in range(8))))
-    assert [result["status"] for result in results] == ["ok"] * 5 + ["overloaded"] * 3
-    assert bench.model.most_at_work == 2
+    assert not batch.done()
+    assert [each["status"] for each in await batch] == ["ok"] * 5 + ["overloaded"] * 3
 
 
 @in_virtual_time
@@ -237,20 +206,17 @@ async def test_a_failure_is_its_items_own_in_a_batch_and_in_a_stream() -> None:
 
     streamed = await stream_of(Bench().scorer, requests)
     assert [result["index"] for result in streamed[-2:]] == [5, 0]  # as they finish
-    assert {result.pop("index"): result["status"] for result in streamed} == dict(
-        enumerate(expected)
-    )
+    assert {each.pop("index"): each["status"] for each in streamed} == dict(enumerate(expected))
     assert {tuple(result) for result in streamed} == {KEYS}
     assert await Bench().scorer.score_batch([]) == await stream_of(Bench().scorer, []) == []
 
 
 async def test_results_that_finish_together_come_in_one_chunk(bench: Bench) -> None:
-    requests = asks("18", "19", "hang")
-    stream = bench.scorer.score_stream(requests)
+    stream = bench.scorer.score_stream(asks("18", "19", "sleep 60"))
     assert [result["index"] for result in await anext(aiter(stream))] == [0, 1]
     await cast("AsyncGenerator[Any]", stream).aclose()
     await settle()
-    assert bench.model.cancelled == ["hang"]
+    assert bench.model.cancelled == ["sleep 60"]
     assert bench.admission.items == 0
 
 
@@ -269,12 +235,12 @@ async def test_the_parts_of_a_batch_take_turns_as_one(parts: str, before: int) -
 
 async def test_a_caller_who_leaves_cancels_the_work_and_frees_the_slots() -> None:
     bench = Bench(concurrent=2)
-    call = asyncio.create_task(bench.scorer.score_batch(asks("hang 1", "hang 2", "18")))
+    call = asyncio.create_task(bench.scorer.score_batch(asks("sleep 60", "sleep 61", "18")))
     await settle()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert bench.model.asked == sorted(bench.model.cancelled) == ["hang 1", "hang 2"]
+    assert bench.model.asked == sorted(bench.model.cancelled) == ["sleep 60", "sleep 61"]
     assert bench.admission.items == 0
     assert (await bench.score("18")).status is Status.OK
 
@@ -288,12 +254,11 @@ async def test_every_end_is_observed_once_with_its_times() -> None:
         )
     )
     scorer = Scorer("m", FakeRewardModel(), Admission(1, 1), observers=[observer])
-    asked = [scorer.score({"response": response}) for response in ("sleep 1", "sleep 2")]
-    results = await asyncio.gather(*asked)
+    results = await scorer.score_batch(asks("sleep 1", "sleep 2"))
     assert [result["latency_ms"] for result in results] == [1000, 3000]
     await scorer.score(None)
     await scorer.score({"response": "bug"})
-    leaving = asyncio.ensure_future(scorer.score({"response": "hang"}))
+    leaving = asyncio.ensure_future(scorer.score({"response": "sleep 60"}))
     await asyncio.sleep(1)
     leaving.cancel()
     await asyncio.wait([leaving])
@@ -303,7 +268,7 @@ async def test_every_end_is_observed_once_with_its_times() -> None:
         ("sleep 2", "ok", Times(1000, placed=1001, ended=1003)),
         (None, "invalid", Times(1003, ended=1003)),
         ("bug", "error", Times(1003, placed=1003, ended=1003)),
-        ("hang", "cancelled", Times(1003, placed=1003, ended=1004)),
+        ("sleep 60", "cancelled", Times(1003, placed=1003, ended=1004)),
     ]
 
 
@@ -322,8 +287,8 @@ async def test_a_rubric_is_refused_by_a_model_that_reads_none(rubric: Any) -> No
     model = RuleRewardModel(RuleModel(name="gsm8k", kind="rule"))
     model.reads_rubric = False
     scorer = Scorer("gsm8k", model, Admission(8, 8))
-    request = {"response": "#### 18", "reference": "18"}
-    result = await scorer.score({**request, "rubric": rubric})
-    assert (result["status"], result["score"]) == ("invalid", None)
-    assert "rubric: model 'gsm8k' has kind rule, which reads no rubric; ask" in result["reason"]
+    (request,) = asks("#### 18", reference="18")
+    refused = await scorer.score({**request, "rubric": rubric})
+    assert (refused["status"], refused["score"]) == ("invalid", None)
+    assert "rubric: model 'gsm8k' has kind rule, which reads no rubric; ask" in refused["reason"]
     assert (await scorer.score({**request, "rubric": None}))["score"] == 1.0
