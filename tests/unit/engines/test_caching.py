@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
-from reward_serve.engines.caching import CachingEngine, _size
+from reward_serve.engines.caching import CachingEngine
 from reward_serve.schema import Usage
+from tests import virtual_time
 from tests.virtual_time import in_virtual_time, settle
 
 LABELS = ["0", "1"]
@@ -55,23 +56,13 @@ class FakeEngine:
         return fate
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
-@pytest.fixture
-def cache(engine: FakeEngine) -> CachingEngine:
-    return CachingEngine(engine, 2**20)
-
-
 def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
 
-async def test_an_equal_question_is_answered_without_the_engine(
-    engine: FakeEngine, cache: CachingEngine
-) -> None:
+async def test_an_equal_question_is_answered_without_the_engine() -> None:
+    engine = FakeEngine()
+    cache = CachingEngine(engine, 2**20)
     first = await cache.label_logprobs(asking(1, 2), LABELS)
     again = await cache.label_logprobs(asking(1, 2), LABELS)
 
@@ -92,15 +83,17 @@ async def test_an_equal_question_is_answered_without_the_engine(
         ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
     ],
 )
-async def test_different_questions_are_both_asked(
-    one: Any, other: Any, engine: FakeEngine, cache: CachingEngine
-) -> None:
+async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
+    engine = FakeEngine()
+    cache = CachingEngine(engine, 2**20)
     for question in (one, other, one, other):
         await cache.label_logprobs(*question)
     assert engine.asked == 2
 
 
-async def test_greedy_text_is_cached_and_sampled_text_is_not(cache: CachingEngine) -> None:
+async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
+    cache = CachingEngine(FakeEngine(), 2**20)
+
     async def is_cached(temperature: float = 0.0, max_tokens: int = 8, **more: int) -> bool:
         output = await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
         return output.cached
@@ -125,16 +118,30 @@ async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated
     await settle()
     assert (engine.asked, len(engine.at_work)) == (1, 1)
     second.cancel()
+    later = call()  # while the first is being aborted
     await settle()
-    assert engine.at_work == []
-    later = call()
+    joined = call()
     await settle()
+    assert (engine.asked, len(engine.at_work)) == (2, 1)
     engine.at_work[0][1].set_result("answer")
-    assert (await later).logprobs == {"0": 1.0, "1": 1.0}
+    assert (await later).logprobs == (await joined).logprobs == {"0": 1.0, "1": 1.0}
 
 
-async def test_the_least_recently_used_output_is_evicted_first(engine: FakeEngine) -> None:
-    cache = CachingEngine(engine, max_bytes=2 * 1_150)  # an output with one label
+@pytest.mark.parametrize("fate", ["fail", "no number"])
+@in_virtual_time
+async def test_a_failure_is_not_kept(fate: str) -> None:
+    engine = FakeEngine(waits=True)
+    cache = CachingEngine(engine, 2**20)
+    for asked in (1, 2):
+        call = asyncio.ensure_future(cache.label_logprobs(asking(1), LABELS))
+        await settle()
+        assert engine.asked == asked
+        engine.at_work[0][1].set_result(fate)
+        await asyncio.wait([call])
+
+
+async def test_the_least_recently_used_output_is_evicted_first() -> None:
+    cache = CachingEngine(FakeEngine(), max_bytes=2 * 1_150)  # an output with one label
     for token in (1, 2, 1, 3):  # 3 evicts 2
         await cache.label_logprobs(asking(token), ["0"])
 
@@ -142,83 +149,54 @@ async def test_the_least_recently_used_output_is_evicted_first(engine: FakeEngin
     assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
-Op = tuple[str, int]
-
-ops = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["label", "write"]), st.integers(0, 4)),
-        st.tuples(st.sampled_from(["answer", "fail", "no number"]), st.integers(0, 5)),
-        st.tuples(st.just("give up"), st.integers(0, 20)),
-        st.tuples(st.just("settle"), st.just(0)),
-    ),
-    max_size=50,
+happenings = st.one_of(
+    st.tuples(st.sampled_from(["label", "write", "settle"]), st.integers(0, 4)),
+    st.tuples(st.sampled_from(["answer", "fail", "no number"]), st.integers(0, 5)),
+    st.tuples(st.just("give up"), st.integers(0, 20)),
 )
 
 
-class Askers:
-    """The callers, and each one's answer."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.engine = FakeEngine(waits=True)
-        self.cache = CachingEngine(self.engine, max_bytes)
-        self._max_bytes = max_bytes
-        self._asked: list[tuple[Op, asyncio.Task[Any]]] = []
-
-    async def do(self, op: Op) -> None:
-        kind, number = op
-        if kind in ("label", "write"):
-            self._asked.append((op, asyncio.create_task(self._ask(op))))
-            await settle()  # so that a cancelled call leaves the engine first
-        elif kind == "give up" and self._asked:
-            self._asked[number % len(self._asked)][1].cancel()
-        elif kind == "settle":
-            await settle()
-        elif self.engine.at_work:
-            _, fate = self.engine.at_work[number % len(self.engine.at_work)]
-            if not fate.done():
-                fate.set_result(kind)
-        self._check()
-
-    async def close(self) -> None:
-        await settle()
-        while self.engine.at_work:
-            self.engine.at_work[0][1].set_result("answer")
-            await settle()
-            self._check()
-        for (kind, number), task in self._asked:
-            assert task.done(), "a caller waits forever"
-            if task.cancelled() or isinstance(task.exception(), EngineError):
-                continue
-            output = task.result()
-            if kind == "write":
-                assert output.text == str(number) * 10**number
-            else:
-                (logprob,) = output.logprobs.values()
-                assert logprob == number or math.isnan(logprob)
-        assert self.cache.hits + self.cache.misses == len(self._asked)
-
-    async def _ask(self, op: Op) -> Any:
-        kind, number = op
-        if kind == "label":
-            return await self.cache.label_logprobs(asking(number), ["7"])
-        return await self.cache.generate(asking(number), Sampling(9))
-
-    def _check(self) -> None:
-        kept = list(self.cache._kept.values())
-        assert sum(map(_size, kept)) == self.cache._kept.currsize <= self._max_bytes
-        for output in kept:
-            assert isinstance(output, TextOutput) or not math.isnan(output.logprobs["7"])
-
-
-@given(ops, st.sampled_from([0, 1_500, 4_000, 7_000, 45_000, 2**20]))
+@given(st.lists(happenings, max_size=50), st.sampled_from([0, 1_500, 7_000, 45_000, 2**20]))
 def test_every_answer_is_its_own_questions_and_the_cache_stays_within_bounds(
-    happenings: list[Op], max_bytes: int
+    happened: list[tuple[str, int]], max_bytes: int
 ) -> None:
-    @in_virtual_time
-    async def asks() -> None:
-        askers = Askers(max_bytes)
-        for op in happenings:
-            await askers.do(op)
-        await askers.close()
+    engine = FakeEngine(waits=True)
+    cache = CachingEngine(engine, max_bytes)
+    asked: list[tuple[str, int, asyncio.Future[Any]]] = []
 
-    asks()
+    def ask(kind: str, number: int) -> asyncio.Future[Any]:
+        prompt = asking(number)
+        if kind == "label":
+            return asyncio.ensure_future(cache.label_logprobs(prompt, ["7"]))
+        return asyncio.ensure_future(cache.generate(prompt, Sampling(9)))
+
+    async def asks() -> None:
+        for kind, number in happened:
+            if kind in ("label", "write"):
+                asked.append((kind, number, ask(kind, number)))
+                await settle()  # so that a cancelled call leaves the engine first
+            elif kind == "give up" and asked:
+                asked[number % len(asked)][2].cancel()
+            elif kind == "settle":
+                await settle()
+            elif engine.at_work:
+                _, fate = engine.at_work[number % len(engine.at_work)]
+                if not fate.done():
+                    fate.set_result(kind)
+            assert cache._kept.currsize <= max_bytes
+        await settle()
+        while engine.at_work:
+            engine.at_work[0][1].set_result("answer")
+            await settle()
+
+    virtual_time.run(asks)
+    for kind, number, task in asked:
+        assert task.done(), "a caller waits forever"
+        if task.cancelled() or isinstance(task.exception(), EngineError):
+            continue
+        if kind == "write":
+            assert task.result().text == str(number) * 10**number
+        else:
+            logprob = task.result().logprobs["7"]
+            assert logprob == number or math.isnan(logprob)
+    assert cache.hits + cache.misses == len(asked)
