@@ -62,11 +62,12 @@ class Endpoint:
         return reply if isinstance(reply, httpx.Response) else httpx.Response(200, json=reply)
 
     def engine(self, **settings: Any) -> OpenAIEngine:
+        http: Any = httpx.AsyncClient(transport=httpx.MockTransport(self))
         client = AsyncOpenAI(
             api_key=KEY,
             base_url="http://me:s3cret@judge.example/v1",
             max_retries=0,
-            http_client=httpx.AsyncClient(transport=httpx.MockTransport(self)),
+            http_client=http,
         )
         return OpenAIEngine(RemoteConfig(**{"model": "m", **settings}), client)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -175,95 +174,42 @@ async def test_a_deadline_is_neither_an_inner_timeout_nor_anyones_cancellation()
         await task
 
 
-class House:
-    """Items that come, hold their place and go; who was let in past whom."""
+Visit = tuple[int, int, int, int]
 
-    def __init__(self, concurrent: int, queued: int, per_round: int) -> None:
-        self.admission = Admission(concurrent, queued, per_round)
-        self._per_round = per_round
-        self._concurrent, self._capacity = concurrent, concurrent + queued
-        self.inside: list[asyncio.Event] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: Counter[int] = Counter()
-        self._passed: dict[int, Counter[int]] = {}
-
-    async def do(self, kind: str, number: int = 0) -> None:
-        if kind == "arrive":
-            await settle()  # who has been given a slot is in before another comes
-            self._tasks.append(asyncio.create_task(self._visit(number)))
-            await asyncio.sleep(0)
-        elif kind == "leave" and self.inside:
-            self.inside.pop(number % len(self.inside)).set()
-        elif kind == "cancel" and self._tasks:
-            self._tasks[number % len(self._tasks)].cancel()
-        elif kind == "turn":
-            await asyncio.sleep(0)
-        elif kind == "settle":
-            await settle()
-            waiting = sum(self._waiting.values())
-            assert self.admission.items == len(self.inside) + waiting <= self._capacity
-            assert len(self.inside) <= self._concurrent
-            assert not waiting or len(self.inside) == self._concurrent, "a free slot, and one waits"
-
-    async def close(self) -> None:
-        while self.inside or not all(task.done() for task in self._tasks):
-            await self.do("settle")
-            while self.inside:
-                await self.do("leave")
-        assert self.admission.items == 0
-        assert all(task.cancelled() or task.exception() is None for task in self._tasks)
-
-    async def _visit(self, batch: int) -> None:
-        known, go, waits = self.admission.items, asyncio.Event(), True
-        self._waiting[batch] += 1
-        self._passed.setdefault(batch, Counter())
-        try:
-            async with self.admission.place(batch=batch):
-                self._left_queue(batch)
-                waits = False
-                for other, passed in self._passed.items():
-                    passed[batch] += other != batch
-                    assert passed[batch] <= self._per_round, f"{batch} too often before {other}"
-                if batch in self._passed:
-                    self._passed[batch].clear()
-                self.inside.append(go)
-                with suppress(asyncio.CancelledError):
-                    await go.wait()
-                if go in self.inside:
-                    self.inside.remove(go)
-        except OverloadedError:
-            assert known >= self._capacity
-        finally:
-            if waits:
-                self._left_queue(batch)
-
-    def _left_queue(self, batch: int) -> None:
-        self._waiting[batch] -= 1
-        if not self._waiting[batch]:
-            self._passed.pop(batch, None)
+visits = st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 4), st.integers(1, 9))
 
 
-happenings = st.one_of(
-    st.tuples(st.sampled_from(["arrive", "arrive", "turn", "settle"]), st.integers(0, 3)),
-    st.tuples(st.sampled_from(["leave", "cancel"]), st.integers(0, 12)),
-)
-
-
-@given(
-    st.lists(happenings, max_size=60), *(st.integers(*pair) for pair in ((1, 3), (0, 6), (1, 3)))
-)
-def test_slots_are_kept_within_bounds_and_given_in_rounds_whoever_comes_and_goes(
-    happened: list[tuple[str, int]], concurrent: int, queued: int, per_round: int
+@given(st.lists(visits, max_size=60), st.integers(1, 3), st.integers(0, 9), st.integers(1, 3))
+def test_slots_are_kept_within_bounds_and_none_is_lost_whoever_comes_and_goes(
+    expected: list[Visit], concurrent: int, queued: int, per_round: int
 ) -> None:
-    async def visits() -> None:
-        house = House(concurrent, queued, per_round)
-        for kind, number in happened:
-            await house.do(kind, number)
-        await house.close()
-        for _ in range(concurrent):  # every slot is free again
-            await house.do("arrive")
-        await settle()
-        assert len(house.inside) == concurrent
-        await house.close()
+    """Each visitor comes at a time, in a batch, for some seconds, with some seconds' patience."""
+    inside = 0
 
-    virtual_time.run(visits)
+    async def visit(admission: Admission, came: Visit) -> None:
+        nonlocal inside
+        at, batch, stays, patience = came
+        await asyncio.sleep(at)
+        full = admission.items == concurrent + queued
+        try:
+            async with asyncio.timeout(patience), admission.place(batch=batch):
+                inside += 1
+                assert inside <= concurrent and admission.items <= concurrent + queued
+                try:
+                    await asyncio.sleep(stays)
+                finally:
+                    inside -= 1
+        except OverloadedError:
+            assert full
+        except TimeoutError:
+            pass
+
+    async def main() -> None:
+        admission = Admission(concurrent, queued, per_round)
+        async with asyncio.timeout(1000):
+            await asyncio.gather(*(visit(admission, came) for came in expected))
+            assert admission.items == 0
+            await asyncio.gather(*(hold(admission, 1) for _ in range(concurrent)))
+        assert asyncio.get_running_loop().time() <= 1000 + 9 + 9 + 1  # every slot is free again
+
+    virtual_time.run(main)
