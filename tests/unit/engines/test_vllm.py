@@ -50,17 +50,14 @@ async def after(*happenings: str | float) -> Progress:
 @pytest.mark.parametrize(
     ("happenings", "stalled_s"),
     [
-        pytest.param([3600], 0, id="idle"),
-        pytest.param(["submitted", 5], 5, id="at work"),
-        pytest.param(["submitted", 1, "submitted", 1, "submitted", 1], 3, id="more work"),
-        pytest.param(["submitted", "submitted", 50, "advanced", 7], 7, id="output of any"),
-        pytest.param(["submitted", "submitted", 50, "answered", 7], 7, id="an answer"),
-        pytest.param(["submitted", "advanced", "answered", 3600], 0, id="all answered"),
-        pytest.param(["submitted", 20, "abandoned"] * 3, 60, id="all timed out"),
-        pytest.param(
-            ["submitted", 60, "abandoned", "submitted", "answered", 3600], 0, id="a probe answered"
-        ),
-        pytest.param(["submitted", "answered", 3600, "submitted", 2], 2, id="work after idle"),
+        ([3600], 0),
+        (["submitted", 1, "submitted", 1, "submitted", 1], 3),
+        (["submitted", "submitted", 50, "advanced", 7], 7),
+        (["submitted", "submitted", 50, "answered", 7], 7),
+        (["submitted", "advanced", "answered", 3600], 0),
+        (["submitted", 20, "abandoned"] * 3, 60),  # all timed out
+        (["submitted", 60, "abandoned", "submitted", "answered", 3600], 0),  # a probe answered
+        (["submitted", "answered", 3600, "submitted", 2], 2),
     ],
 )
 @in_virtual_time
