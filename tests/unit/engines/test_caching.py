@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,48 +19,48 @@ from tests.virtual_time import in_virtual_time, settle
 LABELS = ["0", "1"]
 
 
+FAILS, IS_NO_NUMBER = 5, 6
+
+
 class FakeEngine:
-    """Answers with the sum of the prompt's tokens, at once or when the test says so."""
+    """Answers with the sum of the prompt's tokens after a second; fails for some sums."""
 
     max_model_len = 128
     tokenizer: Any = None
 
-    def __init__(self, waits: bool = False) -> None:
-        self._waits = waits
+    def __init__(self) -> None:
         self.asked = 0
-        self.at_work: list[tuple[str, asyncio.Future[str]]] = []
+        self.at_work: list[str] = []
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        fate = await self._work(f"label {prompt.token_ids} {labels}")
-        logprob = math.nan if fate == "no number" else float(sum(prompt.token_ids))
+        number = await self._work(prompt, labels)
+        logprob = math.nan if number == IS_NO_NUMBER else float(number)
         usage = Usage(prompt_tokens=len(prompt.token_ids), completion_tokens=1)
         return LabelOutput(dict.fromkeys(labels, logprob), usage)
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        await self._work(f"write {prompt.token_ids}")
-        number = sum(prompt.token_ids)
-        return TextOutput(str(number) * 10**number, False, Usage(prompt_tokens=1))
+        number = await self._work(prompt, "text")
+        return TextOutput(str(number) * 10 ** (number % 5), False, Usage(prompt_tokens=1))
 
-    async def _work(self, question: str) -> str:
+    async def _work(self, prompt: Prompt, kind: object) -> int:
         self.asked += 1
-        call = question, asyncio.get_running_loop().create_future()
-        if not self._waits:
-            call[1].set_result("answer")
-        assert question not in [other for other, _ in self.at_work], "computed twice at once"
-        self.at_work.append(call)
+        question, number = f"{prompt.token_ids} {kind}", sum(prompt.token_ids)
+        assert question not in self.at_work, "computed twice at once"
+        self.at_work.append(question)
         try:
-            fate: str = await call[1]
+            await asyncio.sleep(1)
         finally:
-            self.at_work.remove(call)
-        if fate == "fail":
+            self.at_work.remove(question)
+        if number == FAILS:
             raise EngineError("gone")
-        return fate
+        return number
 
 
 def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
 
+@in_virtual_time
 async def test_an_equal_question_is_answered_without_the_engine() -> None:
     engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
@@ -83,6 +84,7 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
         ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
     ],
 )
+@in_virtual_time
 async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
     engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
@@ -91,6 +93,7 @@ async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
     assert engine.asked == 2
 
 
+@in_virtual_time
 async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
     cache = CachingEngine(FakeEngine(), 2**20)
 
@@ -106,7 +109,7 @@ async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
 
 @in_virtual_time
 async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated() -> None:
-    engine = FakeEngine(waits=True)
+    engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
 
     def call() -> asyncio.Future[LabelOutput]:
@@ -121,25 +124,21 @@ async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated
     later = call()  # while the first is being aborted
     await settle()
     joined = call()
-    await settle()
-    assert (engine.asked, len(engine.at_work)) == (2, 1)
-    engine.at_work[0][1].set_result("answer")
     assert (await later).logprobs == (await joined).logprobs == {"0": 1.0, "1": 1.0}
+    assert engine.asked == 2
 
 
-@pytest.mark.parametrize("fate", ["fail", "no number"])
+@pytest.mark.parametrize("number", [FAILS, IS_NO_NUMBER])
 @in_virtual_time
-async def test_a_failure_is_not_kept(fate: str) -> None:
-    engine = FakeEngine(waits=True)
+async def test_a_failure_is_not_kept(number: int) -> None:
+    engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
     for asked in (1, 2):
-        call = asyncio.ensure_future(cache.label_logprobs(asking(1), LABELS))
-        await settle()
+        await asyncio.wait([asyncio.ensure_future(cache.label_logprobs(asking(number), LABELS))])
         assert engine.asked == asked
-        engine.at_work[0][1].set_result(fate)
-        await asyncio.wait([call])
 
 
+@in_virtual_time
 async def test_the_least_recently_used_output_is_evicted_first() -> None:
     cache = CachingEngine(FakeEngine(), max_bytes=2 * 1_150)  # an output with one label
     for token in (1, 2, 1, 3):  # 3 evicts 2
@@ -149,54 +148,38 @@ async def test_the_least_recently_used_output_is_evicted_first() -> None:
     assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
-happenings = st.one_of(
-    st.tuples(st.sampled_from(["label", "write", "settle"]), st.integers(0, 4)),
-    st.tuples(st.sampled_from(["answer", "fail", "no number"]), st.integers(0, 5)),
-    st.tuples(st.just("give up"), st.integers(0, 20)),
+calls = st.tuples(
+    st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0]), st.integers(0, 6), st.booleans(), st.floats(0.5, 3)
 )
 
 
-@given(st.lists(happenings, max_size=50), st.sampled_from([0, 1_500, 7_000, 45_000, 2**20]))
+@given(st.lists(calls, max_size=40), st.sampled_from([0, 1_500, 7_000, 45_000, 2**20]))
 def test_every_answer_is_its_own_questions_and_the_cache_stays_within_bounds(
-    happened: list[tuple[str, int]], max_bytes: int
+    expected: list[tuple[float, int, bool, float]], max_bytes: int
 ) -> None:
-    engine = FakeEngine(waits=True)
-    cache = CachingEngine(engine, max_bytes)
-    asked: list[tuple[str, int, asyncio.Future[Any]]] = []
+    """Each caller comes at a time, asks for labels or for text, and has some patience."""
 
-    def ask(kind: str, number: int) -> asyncio.Future[Any]:
-        prompt = asking(number)
-        if kind == "label":
-            return asyncio.ensure_future(cache.label_logprobs(prompt, ["7"]))
-        return asyncio.ensure_future(cache.generate(prompt, Sampling(9)))
+    async def ask(
+        cache: CachingEngine, at_s: float, number: int, label: bool, patience_s: float
+    ) -> None:
+        await asyncio.sleep(at_s)
+        with suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(patience_s):
+                if label:
+                    (logprob,) = (
+                        await cache.label_logprobs(asking(number), ["7"])
+                    ).logprobs.values()
+                    assert logprob == number or (math.isnan(logprob) and number == IS_NO_NUMBER)
+                else:
+                    output = await cache.generate(asking(number), Sampling(9))
+                    assert output.text == str(number) * 10 ** (number % 5)
+            assert number != FAILS
+        assert cache._kept.currsize <= max_bytes
 
-    async def asks() -> None:
-        for kind, number in happened:
-            if kind in ("label", "write"):
-                asked.append((kind, number, ask(kind, number)))
-                await settle()  # so that a cancelled call leaves the engine first
-            elif kind == "give up" and asked:
-                asked[number % len(asked)][2].cancel()
-            elif kind == "settle":
-                await settle()
-            elif engine.at_work:
-                _, fate = engine.at_work[number % len(engine.at_work)]
-                if not fate.done():
-                    fate.set_result(kind)
-            assert cache._kept.currsize <= max_bytes
-        await settle()
-        while engine.at_work:
-            engine.at_work[0][1].set_result("answer")
-            await settle()
+    async def main() -> None:
+        cache = CachingEngine(FakeEngine(), max_bytes)
+        async with asyncio.timeout(100):
+            await asyncio.gather(*(ask(cache, *call) for call in expected))
+        assert cache.hits + cache.misses == len(expected)
 
-    virtual_time.run(asks)
-    for kind, number, task in asked:
-        assert task.done(), "a caller waits forever"
-        if task.cancelled() or isinstance(task.exception(), EngineError):
-            continue
-        if kind == "write":
-            assert task.result().text == str(number) * 10**number
-        else:
-            logprob = task.result().logprobs["7"]
-            assert logprob == number or math.isnan(logprob)
-    assert cache.hits + cache.misses == len(asked)
+    virtual_time.run(main)
