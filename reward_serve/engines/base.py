@@ -132,9 +132,11 @@ class FrozenModel(Protocol):
 
     async def fatal_error(self) -> str | None:
         """Why the engine cannot serve any more; None while it can."""
+        return None
 
     def close(self) -> None:
         """Stop the engine and its processes."""
+        return
 
 
 class LanguageModel(Protocol):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import (
     EngineError,
+    FrozenModel,
     LabelOutput,
     OverloadedError,
     Prompt,
@@ -33,8 +34,8 @@ _FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are
 _DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
 
 
-class OpenAIEngine:
-    """A client of a chat-completions endpoint.
+class OpenAIEngine(FrozenModel):
+    """A client of a chat-completions endpoint; an unreachable one may recover, so it is never dead.
 
     Args:
         config: the ``remote`` section of the deployments file.
@@ -104,13 +105,6 @@ class OpenAIEngine:
         # JSON may escape half of a character, which this service's own replies cannot carry.
         text = (reply.choices[0].message.content or "").encode("utf-8", "replace").decode()
         return TextOutput(text, _is_cut_off(reply), _usage(reply))
-
-    async def fatal_error(self) -> str | None:
-        """None: an unreachable endpoint may recover, and each request reports its own failure."""
-        return None
-
-    def close(self) -> None:
-        """Nothing to do: connections close with the process."""
 
     async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
         import openai
