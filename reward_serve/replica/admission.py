@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
-_USUAL_GROUP = 8
+_PER_ROUND = 8  # slots for one batch in a round, a usual group
 
 _Queue = OrderedDict[asyncio.Future[None], None]
 
@@ -38,15 +38,13 @@ class Admission:
     Args:
         concurrent: maximum items in progress.
         queued: maximum items waiting; ``place`` rejects further items.
-        per_round: maximum slots for one batch in a round.
     """
 
-    def __init__(self, concurrent: int, queued: int, per_round: int = _USUAL_GROUP) -> None:
+    def __init__(self, concurrent: int, queued: int) -> None:
         self.slots = self._free = concurrent
         """Maximum items in progress."""
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
-        self._per_round = per_round
         self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
         self._given = 0  # slots that the first batch has received in this round
         self._waiting = 0
@@ -85,7 +83,7 @@ class Admission:
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(self._waiting),
             )
-        rounds = len(self._batches.get(batch, ())) // self._per_round + 1
+        rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
         ahead = min(self._waiting, rounds * self._next_round_items)
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
@@ -104,7 +102,7 @@ class Admission:
         queue = self._batches.setdefault(batch, OrderedDict())
         queue[item] = None
         self._waiting += 1
-        self._next_round_items += len(queue) <= self._per_round
+        self._next_round_items += len(queue) <= _PER_ROUND
         try:
             await item
         except asyncio.CancelledError:
@@ -128,7 +126,7 @@ class Admission:
                 continue
             if queue:
                 self._given += 1
-                if self._given >= self._per_round:
+                if self._given >= _PER_ROUND:
                     self._batches.move_to_end(batch)
                     self._given = 0
             item.set_result(None)
@@ -138,7 +136,7 @@ class Admission:
     def _remove(self, batch: object, item: asyncio.Future[None]) -> None:
         """Remove a waiting item, and its batch if that was its last."""
         queue = self._batches[batch]
-        self._next_round_items -= len(queue) <= self._per_round
+        self._next_round_items -= len(queue) <= _PER_ROUND
         self._waiting -= 1
         del queue[item]
         if not queue:

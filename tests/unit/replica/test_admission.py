@@ -50,20 +50,20 @@ async def test_beyond_the_queue_an_item_is_refused_until_the_queue_is_drained(
 
 
 @pytest.mark.parametrize(
-    ("per_round", "arrivals", "order"),
+    ("arrivals", "order"),
     [
-        (1, [("large", 4)], [0, 1, 2, 3]),
-        (1, [("large", 5), ("small", 3), (None, 1)], [0, 1, 5, 8, 2, 6, 3, 7, 4]),
-        (4, [("large", 10), ("small", 4), ("later", 4)],
-         [0, *range(1, 5), *range(10, 14), *range(14, 18), *range(5, 10)]),
-        (3, [("at work", 1), ("small", 2), ("large", 5), (None, 1)], [0, 1, 2, 3, 4, 5, 8, 6, 7]),
+        ([("large", 10)], [*range(10)]),
+        ([("large", 18), ("small", 3), (None, 1)], [*range(9), 18, 19, 20, 21, *range(9, 18)]),
+        ([("large", 20), ("small", 8), ("later", 8)],
+         [0, *range(1, 9), *range(20, 28), *range(28, 36), *range(9, 20)]),
+        ([("at work", 1), ("small", 2), ("large", 10), (None, 1)], [*range(11), 13, 11, 12]),
     ],
 )  # fmt: skip
 @in_virtual_time
 async def test_batches_are_admitted_in_rounds_of_several_slots(
-    per_round: int, arrivals: list[tuple[str | None, int]], order: list[int]
+    arrivals: list[tuple[str | None, int]], order: list[int]
 ) -> None:
-    admission = Admission(concurrent=1, queued=99, per_round=per_round)
+    admission = Admission(concurrent=1, queued=99)
     seen = []
 
     async def visit(number: int, batch: object) -> None:
@@ -179,9 +179,9 @@ Visit = tuple[int, int, int, int]
 visits = st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 4), st.integers(1, 9))
 
 
-@given(st.lists(visits, max_size=60), st.integers(1, 3), st.integers(0, 9), st.integers(1, 3))
+@given(st.lists(visits, max_size=60), st.integers(1, 3), st.integers(0, 9))
 def test_slots_are_kept_within_bounds_and_none_is_lost_whoever_comes_and_goes(
-    expected: list[Visit], concurrent: int, queued: int, per_round: int
+    expected: list[Visit], concurrent: int, queued: int
 ) -> None:
     """Each visitor comes at a time, in a batch, for some seconds, with some seconds' patience."""
     inside = 0
@@ -205,7 +205,7 @@ def test_slots_are_kept_within_bounds_and_none_is_lost_whoever_comes_and_goes(
             pass
 
     async def main() -> None:
-        admission = Admission(concurrent, queued, per_round)
+        admission = Admission(concurrent, queued)
         async with asyncio.timeout(1000):
             await asyncio.gather(*(visit(admission, came) for came in expected))
             assert admission.items == 0
