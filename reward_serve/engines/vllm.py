@@ -35,10 +35,15 @@ from reward_serve.engines.checkpoint import (
     check_hub_id,
     folder_digest,
     is_folder,
+    read_json,
 )
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.schema import Usage
 
+_AS_IN_VLLM = {
+    *("revision", "tensor_parallel_size", "max_model_len", "max_num_seqs", "dtype"),
+    *("quantization", "seed", "enable_prefix_caching", "trust_remote_code"),
+}
 CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
 # A judge in label mode only prefills, so large steps delay no decoding.
@@ -53,19 +58,8 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
         model: a folder or a hub id.
         num_gpus: the replica's number or share of GPUs; scales the default memory use.
     """
-    arguments: dict[str, Any] = {
-        "model": str(model),
-        "revision": config.revision,
-        "tensor_parallel_size": config.tensor_parallel_size,
-        "max_model_len": config.max_model_len,
-        "max_num_seqs": config.max_num_seqs,
-        "dtype": config.dtype,
-        "quantization": config.quantization,
-        "seed": config.seed,
-        "enable_prefix_caching": config.enable_prefix_caching,
-        "trust_remote_code": config.trust_remote_code,
-        "disable_log_stats": True,
-    }
+    arguments = {"model": str(model), **config.model_dump(include=_AS_IN_VLLM)}
+    arguments["disable_log_stats"] = True
     if config.device == "cpu":
         arguments |= {
             # In the int8 checkpoint only the linear layers are int8; all else is float32.
@@ -414,8 +408,7 @@ def check_classifier(folder: Path) -> None:
         CheckpointError: it is not a classifier.
     """
     kind = "ForSequenceClassification"
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    architectures = config.get("architectures") or ["a model without architectures"]
+    architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
     if not any(kind in name for name in architectures):
         raise CheckpointError(
             f"engine.model: {folder} is {', '.join(architectures)}, not a {kind} model; serve a "
