@@ -104,9 +104,11 @@ def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
     quoting = failure(Status.INVALID, "reference: 'secrets' holds no answer").model_dump(
         mode="json"
     )
-    (line,) = written(tmp_path, (request(**ASKED), quoting), redact=True)
-    assert "secret" not in json.dumps(line)
-    assert "xx" not in json.dumps(line)
+    quoted = {**RIGHT, "details": {"rule": "final_answer", "answer": "18 secrets"}}
+    asked = [(request(**ASKED), each) for each in (quoting, quoted)]
+    lines = written(tmp_path, *asked, redact=True)
+    assert [line["details"]["rule"] for line in lines] == [None, "final_answer"]
+    assert "secret" not in json.dumps(lines) and "xx" not in json.dumps(lines)
 
 
 def test_files_do_not_grow_beyond_their_bound_and_only_the_owner_reads_them(tmp_path: Path) -> None:
