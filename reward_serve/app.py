@@ -43,9 +43,7 @@ def build_app(args: dict[str, Any]) -> Application:
     options = {model.name: deployment_options(model) for model in config.models}
     models = {
         model.name: replica.options(name=model.name, **options[model.name]).bind(
-            model.model_dump(mode="json"),
-            config.server.max_batch_items,
-            config.server.explain,
+            model.model_dump(mode="json"), config.server.explain
         )
         for model in config.models
     }

@@ -54,7 +54,7 @@ class FakeHandle:
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = cast("Chat", EchoingChat())
         rule.groups = cast("Any", FakeGroups())
-        scorer = Scorer(name, rule, Admission(64, 4096), 1024)
+        scorer = Scorer(name, rule, Admission(64, 4096))
         self.score_batch = FakeMethod(scorer.score_batch, before)
         self.score_group = FakeMethod(scorer.score_group, before)
         self.explain = FakeMethod(scorer.explain, before)

@@ -73,7 +73,7 @@ class FakeService:
         self.connections = 0
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
         rule.groups = cast(Any, FakeGroups())
-        self._scorer = Scorer("rule", model or rule, Admission(64, 4096), 1024)
+        self._scorer = Scorer("rule", model or rule, Admission(64, 4096))
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
         self._thread = threading.Thread(

@@ -132,13 +132,12 @@ class PrefixReplica(Scorer):
 
     Args:
         model: a ``JudgeModel`` as plain data.
-        max_batch_items: maximum items of one ``score_batch``.
     """
 
-    def __init__(self, model: dict[str, Any], max_batch_items: int) -> None:
+    def __init__(self, model: dict[str, Any]) -> None:
         config = JudgeModel.model_validate(model)
         admission = Admission(config.max_concurrent_items or 1, config.max_queued_items)
-        super().__init__(config.name, Judge(config, PrefixEngine()), admission, max_batch_items)
+        super().__init__(config.name, Judge(config, PrefixEngine()), admission)
 
     async def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -193,7 +192,7 @@ def deployed(replicas: int) -> Iterator[None]:
     config = resolve(AppConfig.parse({"models": [model]}))
     (judge,) = config.models
     one = serve.deployment(PrefixReplica).options(name="judge", **deployment_options(judge))
-    bound = one.bind(judge.model_dump(mode="json"), config.server.max_batch_items)
+    bound = one.bind(judge.model_dump(mode="json"))
     with local_cluster(num_cpus=replicas):
         with console.status(f"P4: {replicas} replicas"):
             serve.start(http_options={"host": None})

@@ -48,7 +48,7 @@ class InstantReplica(Scorer):
     def __init__(self) -> None:
         admission = Admission(128, 100_000)
         observers = [Metrics(lambda: 0, dict)]
-        super().__init__("instant", InstantModel(), admission, 1024, observers=observers)
+        super().__init__("instant", InstantModel(), admission, observers=observers)
 
 
 class Raw:

@@ -178,7 +178,7 @@ class StandInReplica(Scorer):
         }
         config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
         admission = Admission(slots, config.max_queued_items)
-        super().__init__(NAME, Judge(config, self._engine), admission, max_batch_items=1024)
+        super().__init__(NAME, Judge(config, self._engine), admission)
 
     async def describe(self) -> dict[str, Any]:
         """Process id, items in flight and faults injected so far."""

@@ -57,7 +57,7 @@ async def test_the_stand_in_scores_a_step_and_computes_a_groups_reference_once(
 ) -> None:
     monkeypatch.setattr("loadtests.bench.groups._TOKENS_PER_S", 1e6)
     fields = {"judge": {"rules_first": False}, "max_concurrent_items": 64}
-    replica = PrefixReplica({"name": "judge", "kind": "judge", **fields}, 64)
+    replica = PrefixReplica({"name": "judge", "kind": "judge", **fields})
     asked = step([{"response": "#### 18", "reference": "18"}], 2, prompts, "apart", "mark")
     results = await replica.score_batch(asked)
 

@@ -97,27 +97,23 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class LabelOutput:
-    """The result of one forward pass: label to log-probability.
-
-    ``cached`` is set if the output was reused from an earlier or concurrent call.
-    """
+    """The result of one forward pass: label to log-probability."""
 
     logprobs: Mapping[str, float]
     usage: Usage
     cached: bool = False
+    """Whether the output was reused from an earlier or concurrent call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextOutput:
-    """Generated text; ``cut_off`` is set if it reached its token limit.
-
-    ``cached`` is set if the output was reused from an earlier or concurrent call.
-    """
+    """Generated text; ``cut_off`` is set if it reached its token limit."""
 
     text: str
     cut_off: bool
     usage: Usage
     cached: bool = False
+    """Whether the output was reused from an earlier or concurrent call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +132,11 @@ class FrozenModel(Protocol):
 
     async def fatal_error(self) -> str | None:
         """Why the engine cannot serve any more; None while it can."""
+        return None
 
     def close(self) -> None:
         """Stop the engine and its processes."""
+        return
 
 
 class LanguageModel(Protocol):

@@ -20,29 +20,18 @@ class BundledModelError(RuntimeError):
 
 
 class Judge(Protocol):
-    """What the module of the entry point ``reward_serve.judge`` has.
+    """What the module of the entry point ``reward_serve.judge`` has."""
 
-    Attributes:
-        ADAPTER: the shipped adapter, a PEFT folder.
-        OCCURRENCES: what ``occurrence`` may return.
-        adapter_digest: a digest of an adapter's files.
-        bundled_folder: the folder of the prepared model, which may not exist yet.
-        prepare_bundled: prepares the model if its folder is missing or damaged; returns the folder.
-        prepare_int8: the same, with its linear layers in 8 bits.
-        canonical: a text as the judge is shown it, for ``numerals: canonical``.
-        occurrence: where the reference occurs in a response, for ``occurrence: true``.
-        stated: start and end of what is most likely the answer of a text without a marker.
-    """
-
-    ADAPTER: Path
-    OCCURRENCES: Sequence[str]
+    ADAPTER: Path  # the shipped adapter, a PEFT folder
+    STEPS: int  # maximum number of steps that prepare_int8 reports
+    OCCURRENCES: Sequence[str]  # what occurrence may return
     adapter_digest: Callable[[Path], str]
-    bundled_folder: Callable[..., Path]
-    prepare_bundled: Callable[..., Path]
-    prepare_int8: Callable[..., Path]
-    canonical: Callable[[str], str]
-    occurrence: Callable[[str, str, str | None], str]
-    stated: Callable[[str], tuple[int, int] | None]
+    bundled_folder: Callable[..., Path]  # of the prepared model, which may not exist yet
+    prepare_bundled: Callable[..., Path]  # if its folder is missing or damaged; returns the folder
+    prepare_int8: Callable[..., Path]  # the same, with its linear layers in 8 bits
+    canonical: Callable[[str], str]  # a text as the judge is shown it
+    occurrence: Callable[[str, str, str | None], str]  # where the reference is in a response
+    stated: Callable[[str], tuple[int, int] | None]  # the likeliest answer of a text, a span
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
@@ -32,7 +33,7 @@ def check_checkpoint(model: str) -> Path:
             f"engine.model: there is no folder {model!r}; give a folder that exists on every node "
             "that may run a replica, a hub id such as Qwen/Qwen2.5-1.5B-Instruct, or 'bundled'"
         )
-    _check_json(folder / "config.json")
+    read_json(folder / "config.json")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise CheckpointError(
             f"engine.model: {folder} has no tokenizer (looked for {', '.join(_TOKENIZERS)}); "
@@ -92,9 +93,14 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def _check_json(path: Path) -> None:
+def read_json(path: Path) -> Any:
+    """The content of a checkpoint's file.
+
+    Raises:
+        CheckpointError: it is missing or not JSON.
+    """
     try:
-        json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"engine.model: {path} is missing or not JSON ({error}); copy the model again"
@@ -103,11 +109,8 @@ def _check_json(path: Path) -> None:
 
 def _indexed_shards(folder: Path) -> set[Path]:
     index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return set()
-    _check_json(index)
-    weight_map = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
-    return {folder / name for name in weight_map.values()}
+    shards = read_json(index).get("weight_map", {}) if index.is_file() else {}
+    return {folder / name for name in shards.values()}
 
 
 def _check_safetensors(path: Path) -> None:

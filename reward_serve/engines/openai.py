@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
-import random
 import re
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import (
     EngineError,
+    FrozenModel,
     LabelOutput,
     OverloadedError,
     Prompt,
@@ -35,13 +32,10 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are TGI's
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
-_BUSY = frozenset([408, 429, 503, 529])
-_FIRST_CALLS = 8
-_MAX_PAUSE_S = 8.0
 
 
-class OpenAIEngine:
-    """A client of a chat-completions endpoint.
+class OpenAIEngine(FrozenModel):
+    """A client of a chat-completions endpoint; an unreachable one may recover, so it is never dead.
 
     Args:
         config: the ``remote`` section of the deployments file.
@@ -61,13 +55,12 @@ class OpenAIEngine:
         self._client = client or AsyncOpenAI(
             api_key=remote_key(config),
             base_url=config.base_url,
-            max_retries=0,  # by _ask, which learns from them
+            max_retries=config.max_retries,
             timeout=config.timeout_s,
         )
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
-        self._concurrency = _Concurrency()
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
 
@@ -113,13 +106,6 @@ class OpenAIEngine:
         text = (reply.choices[0].message.content or "").encode("utf-8", "replace").decode()
         return TextOutput(text, _is_cut_off(reply), _usage(reply))
 
-    async def fatal_error(self) -> str | None:
-        """None: an unreachable endpoint may recover, and each request reports its own failure."""
-        return None
-
-    def close(self) -> None:
-        """Nothing to do: connections close with the process."""
-
     async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
         import openai
 
@@ -129,33 +115,23 @@ class OpenAIEngine:
         if self._tokens:
             asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
-        attempt = 0
         while True:
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
             sent[limit := self._limit] = max_tokens
             try:
-                async with self._concurrency.place() as sent_at:
-                    reply = await self._client.chat.completions.create(
-                        model=self._config.model, messages=messages,
-                        extra_body=self._config.extra_body or None, **sent,
-                    )  # fmt: skip
+                reply = await self._client.chat.completions.create(
+                    model=self._config.model, messages=messages,
+                    extra_body=self._config.extra_body or None, **sent,
+                )  # fmt: skip
             except openai.BadRequestError as error:
                 if not self._learns(error, sent, limit):
                     raise RefusedError(f"the endpoint: {_shortened(error)}") from None
-            except (openai.APIStatusError, openai.APIConnectionError) as error:
-                status, pause_s = getattr(error, "status_code", 500), _retry_after_s(error)
-                if status in _BUSY or isinstance(error, openai.APITimeoutError):
-                    self._concurrency.lower(sent_at, pause_s or 0.0)
-                elif status < 500:
-                    raise EngineError(f"the endpoint: {_shortened(error)}") from error
-                if attempt == self._config.max_retries:
-                    if status != 429:
-                        raise EngineError(f"the endpoint: {_shortened(error)}") from error
-                    reason = f"the endpoint's rate limit: {_shortened(error)}"
-                    raise OverloadedError(reason, pause_s or 1.0) from None
-                backoff_s = min(0.25 * 2.0**attempt, _MAX_PAUSE_S)
-                attempt += 1
-                await asyncio.sleep(random.uniform(1, 2) * (pause_s or backoff_s))
+            except openai.RateLimitError as error:
+                pause = error.response.headers.get("retry-after", "")  # seconds, or a date
+                raise OverloadedError(
+                    f"the endpoint's rate limit: {_shortened(error)}",
+                    float(pause) if pause.isdecimal() else 1.0,
+                ) from None
             except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
                 raise EngineError(f"the endpoint: {_shortened(error)}") from error
             else:
@@ -174,55 +150,6 @@ class OpenAIEngine:
         else:
             return False
         return True
-
-
-class _Concurrency:
-    """Limits the calls in progress to what the endpoint takes, which its refusals tell.
-
-    The limit is halved by a refusal, and grows by one: with each answer until the first refusal,
-    then with each ten rounds of answers (Chiu and Jain, 1989).
-    """
-
-    def __init__(self) -> None:
-        self._limit = float(_FIRST_CALLS)
-        self._grows_by = 1.0
-        self._calls = 0
-        self._lowered_at = self._not_before = float("-inf")
-        self._free = asyncio.Condition()
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[float]:
-        """Wait for a place and hold it; yields when it was taken, on the monotonic clock."""
-        async with self._free:
-            await self._free.wait_for(lambda: self._calls < int(self._limit))
-            self._calls += 1
-        try:
-            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
-            yield time.monotonic()
-            self._limit += self._grows_by
-        finally:
-            self._calls -= 1
-            async with self._free:
-                self._free.notify(2)
-
-    def lower(self, sent_at: float, pause_s: float) -> None:
-        """Record a refusal of a call that was sent then, after which nothing is sent for a pause.
-
-        Of the calls that were in progress at once, one counts.
-        """
-        now = time.monotonic()
-        self._not_before = max(self._not_before, now + min(pause_s, _MAX_PAUSE_S))
-        if sent_at > self._lowered_at:
-            self._lowered_at = now
-            self._limit = max(1.0, self._limit / 2)
-        self._grows_by = 0.1 / self._limit
-
-
-def _retry_after_s(error: Exception) -> float | None:
-    """The pause that the endpoint asks for, in seconds."""
-    response = getattr(error, "response", None)
-    pause = response.headers.get("retry-after", "") if response is not None else ""
-    return float(pause) if pause.replace(".", "", 1).isdecimal() else None
 
 
 class RemoteKeyError(RuntimeError):

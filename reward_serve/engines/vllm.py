@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -35,10 +35,15 @@ from reward_serve.engines.checkpoint import (
     check_hub_id,
     folder_digest,
     is_folder,
+    read_json,
 )
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.schema import Usage
 
+_AS_IN_VLLM = {
+    *("revision", "tensor_parallel_size", "max_model_len", "max_num_seqs", "dtype"),
+    *("quantization", "seed", "enable_prefix_caching", "trust_remote_code"),
+}
 CPU_BLOCK_SIZE = 32
 _CPU_BATCHED_TOKENS = 512
 # A judge in label mode only prefills, so large steps delay no decoding.
@@ -53,19 +58,8 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
         model: a folder or a hub id.
         num_gpus: the replica's number or share of GPUs; scales the default memory use.
     """
-    arguments: dict[str, Any] = {
-        "model": str(model),
-        "revision": config.revision,
-        "tensor_parallel_size": config.tensor_parallel_size,
-        "max_model_len": config.max_model_len,
-        "max_num_seqs": config.max_num_seqs,
-        "dtype": config.dtype,
-        "quantization": config.quantization,
-        "seed": config.seed,
-        "enable_prefix_caching": config.enable_prefix_caching,
-        "trust_remote_code": config.trust_remote_code,
-        "disable_log_stats": True,
-    }
+    arguments = {"model": str(model), **config.model_dump(include=_AS_IN_VLLM)}
+    arguments["disable_log_stats"] = True
     if config.device == "cpu":
         arguments |= {
             # In the int8 checkpoint only the linear layers are int8; all else is float32.
@@ -218,9 +212,9 @@ class VllmRunner:
         Raises:
             CheckpointError: the model cannot be served by this engine.
         """
-        if cls.runner == "pooling" and is_folder(config.model):
-            check_classifier(config.model)
         model = await asyncio.to_thread(locate, config)
+        if cls.runner == "pooling" and isinstance(model, Path):
+            check_classifier(model)
         set_environment(config, num_cpus)
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
@@ -301,13 +295,9 @@ class Progress:
 
     Requests that time out are removed from the engine, so the number of requests in flight does
     not show whether it hangs.
-
-    Args:
-        clock: monotonic clock in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._waiting_since: float | None = None
         self._in_flight = 0
 
@@ -315,22 +305,22 @@ class Progress:
         """Record that a request was passed to the engine."""
         self._in_flight += 1
         if self._waiting_since is None:
-            self._waiting_since = self._clock()
+            self._waiting_since = time.monotonic()
 
     def advanced(self) -> None:
         """Record that the engine produced output."""
-        self._waiting_since = self._clock()
+        self._waiting_since = time.monotonic()
 
     def ended(self, answered: bool) -> None:
         """Record that a request ended, with an answer or without one."""
         self._in_flight -= 1
         if answered:
-            self._waiting_since = self._clock() if self._in_flight else None
+            self._waiting_since = time.monotonic() if self._in_flight else None
 
     @property
     def stalled_s(self) -> float:
         """Seconds for which the engine has had requests without producing output."""
-        return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since
+        return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
 
 
 class VllmEngine(VllmRunner):
@@ -411,18 +401,14 @@ class VllmClassifier(VllmRunner):
         await self.logits([0])
 
 
-def check_classifier(model: str) -> None:
+def check_classifier(folder: Path) -> None:
     """Check that a folder's model is a classifier; vLLM would add an untrained head to others.
 
     Raises:
         CheckpointError: it is not a classifier.
     """
-    folder, kind = Path(model).expanduser(), "ForSequenceClassification"
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        architectures = config["architectures"]
-    except (OSError, ValueError, LookupError):
-        return  # check_checkpoint reports it
+    kind = "ForSequenceClassification"
+    architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
     if not any(kind in name for name in architectures):
         raise CheckpointError(
             f"engine.model: {folder} is {', '.join(architectures)}, not a {kind} model; serve a "
@@ -437,8 +423,7 @@ class ChatTokenizer:
     """The model's tokenizer, and a copy of it without special tokens.
 
     Raises:
-        CheckpointError: the model has no chat template, no ``tokenizers`` backend, or no token for
-            a question mark.
+        CheckpointError: the tokenizer cannot show a conversation.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -490,9 +475,6 @@ class ChatTokenizer:
 
         Characters that the vocabulary can only encode as a special token (such as ``<unk>``) are
         replaced by question marks. Leaving them out would join the text on both sides of them.
-
-        Returns:
-            Token ids, and the character offset at which each token starts.
         """
         encoding = self._encoding(text)
         if not self._special.isdisjoint(encoding.ids):

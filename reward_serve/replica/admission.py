@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
-_USUAL_GROUP = 8
+_PER_ROUND = 8  # slots for one batch in a round, a usual group
 
 _Queue = OrderedDict[asyncio.Future[None], None]
 
@@ -38,27 +38,18 @@ class Admission:
     Args:
         concurrent: maximum items in progress.
         queued: maximum items waiting; ``place`` rejects further items.
-        clock: monotonic clock in seconds.
-        per_round: maximum slots for one batch in a round.
     """
 
-    def __init__(
-        self,
-        concurrent: int,
-        queued: int,
-        clock: Callable[[], float] = time.monotonic,
-        per_round: int = _USUAL_GROUP,
-    ) -> None:
+    def __init__(self, concurrent: int, queued: int) -> None:
         self.slots = self._free = concurrent
         """Maximum items in progress."""
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
-        self._per_round = per_round
         self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
         self._given = 0  # slots that the first batch has received in this round
         self._waiting = 0
         self._next_round_items = 0  # waiting items that one whole round admits
-        self._pace = Pace(clock)
+        self._pace = Pace()
         self.items = 0
         """Items in progress or waiting."""
 
@@ -92,7 +83,7 @@ class Admission:
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(self._waiting),
             )
-        rounds = len(self._batches.get(batch, ())) // self._per_round + 1
+        rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
         ahead = min(self._waiting, rounds * self._next_round_items)
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
         if wait_s > _MARGIN * within_s:
@@ -111,7 +102,7 @@ class Admission:
         queue = self._batches.setdefault(batch, OrderedDict())
         queue[item] = None
         self._waiting += 1
-        self._next_round_items += len(queue) <= self._per_round
+        self._next_round_items += len(queue) <= _PER_ROUND
         try:
             await item
         except asyncio.CancelledError:
@@ -135,7 +126,7 @@ class Admission:
                 continue
             if queue:
                 self._given += 1
-                if self._given >= self._per_round:
+                if self._given >= _PER_ROUND:
                     self._batches.move_to_end(batch)
                     self._given = 0
             item.set_result(None)
@@ -145,7 +136,7 @@ class Admission:
     def _remove(self, batch: object, item: asyncio.Future[None]) -> None:
         """Remove a waiting item, and its batch if that was its last."""
         queue = self._batches[batch]
-        self._next_round_items -= len(queue) <= self._per_round
+        self._next_round_items -= len(queue) <= _PER_ROUND
         self._waiting -= 1
         del queue[item]
         if not queue:
@@ -159,21 +150,17 @@ class Pace:
 
     Time is weighted by the fraction of slots in use. Otherwise a replica with few callers would
     look slow, and would reject a burst that it can handle.
-
-    Args:
-        clock: monotonic clock in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._since = clock()
+    def __init__(self) -> None:
+        self._since = time.monotonic()
         self._seen = 0
         self._items = 0.0
         self._seconds = 0.0
 
     def passed(self, busy: float) -> None:
         """Record the fraction of slots in use since the last call."""
-        now = self._clock()
+        now = time.monotonic()
         passed, self._since = now - self._since, now
         if busy:
             kept = math.exp(-passed / _MEMORY_S)

@@ -31,7 +31,7 @@ from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import VllmClassifier, VllmEngine
 from reward_serve.explanation import Explanation
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observers import FailureLog, Metrics, Observer, VerdictLog
+from reward_serve.replica.observers import FailureLog, Metrics, VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.classifier import Classifier
@@ -54,36 +54,36 @@ class RewardReplica(Scorer):
 
     Args:
         model: a ``ModelConfig`` as plain data.
-        max_batch_items: maximum items of one ``score_batch``.
         explain: whether results are explained.
     """
 
-    async def __init__(  # type: ignore[misc]
-        self, model: dict[str, Any], max_batch_items: int, explain: bool = True
-    ) -> None:
+    async def __init__(self, model: dict[str, Any], explain: bool = True) -> None:  # type: ignore[misc]
         began = time.monotonic()
         config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
         self._config = config
         self._model = await _start(config)
-        self._timings_s = {"model": time.monotonic() - began}
+        self._start_s = {"model": round(time.monotonic() - began, 2)}
         self._model.reads_rubric = reads_rubric(config)
         super().__init__(
             config.name,
             self._model,
             Admission(config.max_concurrent_items or 1, config.max_queued_items),
-            max_batch_items,
             config.max_item_bytes,
             explains=explain,
         )
         await self._first_verdict()
-        self._observers = self._observed()  # only now: the first verdict is not counted
-        self._timings_s["total"] = time.monotonic() - began
+        self._observers = [  # only now: the first verdict is not counted
+            Metrics(lambda: self._admission.items, self._model.describe),
+            FailureLog(config.name),
+        ]
+        if config.verdict_log.folder:
+            self._observers.append(VerdictLog(config.name, config.verdict_log))
+        self._start_s["total"] = round(time.monotonic() - began, 2)
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),
             asyncio.create_task(self._flush()),
         ]
-        parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in self._timings_s.items())
-        logger.info("reward model %s is ready: %s", config.name, parts)
+        logger.info("reward model %s is ready, in seconds: %s", config.name, self._start_s)
 
     async def describe(self) -> dict[str, Any]:
         """The model's entry in ``/v1/models``, with the replica's process id and start-up times."""
@@ -96,22 +96,15 @@ class RewardReplica(Scorer):
             "items": self._admission.items,
             "version": __version__,
             "pid": os.getpid(),
-            "start_s": {part: round(seconds, 2) for part, seconds in self._timings_s.items()},
+            "start_s": self._start_s,
         }
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Items in progress or waiting, for ``autoscaling.replicas_for_items``."""
+        """Items in progress or waiting, for ``replicas_for_items``."""
         return {"items": float(self._admission.items)}
 
     async def check_health(self) -> None:
-        """Called by Serve.
-
-        Raises:
-            RuntimeError: the reward model cannot score any more.
-        """
-        reason = await self._model.fatal_error()
-        if reason is not None:
-            raise RuntimeError(reason)
+        """Called by Serve, which replaces a replica whose event loop does not answer in time."""
 
     async def _first_verdict(self) -> None:
         """Score one request at start-up, so that callers do not wait for one-time work."""
@@ -125,7 +118,7 @@ class RewardReplica(Scorer):
         result = await self.score({**body, "rubric": rubric} if self._model.reads_rubric else body)
         if result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
-        self._timings_s["first verdict"] = time.monotonic() - began
+        self._start_s["first verdict"] = round(time.monotonic() - began, 2)
 
     async def _exit_on_failure(self) -> None:
         """Exit when the model fails: a replica that fails fast would attract traffic."""
@@ -136,16 +129,6 @@ class RewardReplica(Scorer):
         logger.error("reward model %s: %s; this replica exits", self._config.name, reason)
         await asyncio.sleep(_EXIT_DELAY_S)  # so that callers receive their typed errors
         os._exit(1)
-
-    def _observed(self) -> list[Observer]:
-        config = self._config
-        observers: list[Observer] = [
-            Metrics(lambda: self._admission.items, self._model.describe),
-            FailureLog(config.name),
-        ]
-        if config.verdict_log.folder:
-            observers.append(VerdictLog(config.name, config.verdict_log))
-        return observers
 
     async def _flush(self) -> None:
         while True:

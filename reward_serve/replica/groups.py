@@ -36,8 +36,6 @@ class _Member:
 class _Cohort:
     size: int
     members: dict[Hashable, _Member] = field(default_factory=dict)
-    timer: asyncio.TimerHandle | None = None
-    closes: float = float("inf")
     judging: asyncio.Task[None] | None = None
     late: set[Hashable] = field(default_factory=set)  # names of the requests refused as late
 
@@ -112,14 +110,10 @@ class Cohorts:
         loop = asyncio.get_running_loop()
         member = _Member(request, loop.time() + request.timeout_s, loop.create_future())
         cohort.members[name] = member
-        closes = loop.time() + self._wait * request.timeout_s
         if len(cohort.members) == cohort.size:
             self._close(key, cohort)
-        elif closes < cohort.closes:
-            if cohort.timer is not None:
-                cohort.timer.cancel()
-            cohort.closes = closes
-            cohort.timer = loop.call_at(closes, self._close, key, cohort)
+        else:
+            loop.call_later(self._wait * request.timeout_s, self._close, key, cohort)
         return member
 
     def _leave(self, key: Hashable, cohort: _Cohort, name: Hashable) -> None:
@@ -133,18 +127,16 @@ class Cohorts:
             self._drop(key, cohort)
 
     def _drop(self, key: Hashable, cohort: _Cohort) -> None:
-        if cohort.timer is not None:
-            cohort.timer.cancel()
         if self._cohorts.get(key) is cohort:
             del self._cohorts[key]
 
     def _close(self, key: Hashable, cohort: _Cohort) -> None:
-        if cohort.timer is not None:
-            cohort.timer.cancel()
-        loop = asyncio.get_running_loop()
-        ends = max(member.ends for member in cohort.members.values())
-        cohort.timer = loop.call_at(ends, self._drop, key, cohort)
-        cohort.judging = loop.create_task(self._judged(key, cohort))
+        """Judge the cohort, unless an earlier member's time was up or all have left."""
+        if cohort.judging is None and cohort.members:
+            loop = asyncio.get_running_loop()
+            ends = max(member.ends for member in cohort.members.values())
+            loop.call_at(ends, self._drop, key, cohort)
+            cohort.judging = loop.create_task(self._judged(key, cohort))
 
     async def _judged(self, key: Hashable, cohort: _Cohort) -> None:
         members = list(cohort.members.values())

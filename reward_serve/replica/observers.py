@@ -224,8 +224,8 @@ class VerdictLog(Observer):
             **{name: result[name] for name in _RESULT},
             "latency_s": round(times.total, 4),
         }
-        if self._config.redact:
-            line["reason"] = None  # it may quote the request
+        if self._config.redact:  # the reason and the details may quote the request
+            line |= {"reason": None, "details": {"rule": (result["details"] or {}).get("rule")}}
         else:
             line["response_tail"] = request.response[-self._config.tail_characters :]
             line["reference"] = request.reference

@@ -1,7 +1,7 @@
 """Scores requests with one reward model: validation, admission, deadlines, typed failures.
 
 This is the work of a replica, without Ray. A request that fails, whatever it contains, gets a
-result with a status and a reason. Only a batch that is not a list raises.
+result with a status and a reason.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from reward_serve.reward_models.base import (
     RewardModel,
     Trace,
     failure_of,
+    gathered,
     summed_usage,
 )
 from reward_serve.reward_models.chat import ChatRequest
@@ -59,11 +60,9 @@ class Scorer:
         name: the reward model's name in results.
         model: the reward model.
         admission: limits the items in progress and waiting.
-        max_batch_items: all items of a larger batch are invalid.
         max_item_bytes: an item with more bytes of UTF-8 in total is invalid.
         observers: notified of the end of every request, except explanations.
         explains: whether ``explain`` explains results.
-        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -71,19 +70,15 @@ class Scorer:
         name: str,
         model: RewardModel,
         admission: Admission,
-        max_batch_items: int,
         max_item_bytes: int = MAX_ITEM_BYTES,
         observers: Sequence[Observer] = (),
         explains: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._model = model
         self._admission = admission
-        self._max_batch_items = max_batch_items
         self._observers = observers
         self._max_item_bytes = max_item_bytes
-        self._clock = clock
         self._turn = asyncio.Lock()
         self._explains = explains
         wait = model.groups.wait if model.groups else 0.0
@@ -96,11 +91,11 @@ class Scorer:
             request: a ``ScoreRequest`` as plain data.
             batch: identifies its batch; slots go to the batches in rounds.
         """
-        return await self._result(request, Times(self._clock()), batch)
+        return await self._result(request, Times(time.monotonic()), batch)
 
     async def score_group(self, request: object) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
-        times, parsed = Times(self._clock()), None
+        times, parsed = Times(time.monotonic()), None
         try:
             parsed = _validated(GroupRequest, request)
             self._check_model(parsed.model)
@@ -163,7 +158,7 @@ class Scorer:
 
         It is scored as by ``score``, and waits for admission like other items.
         """
-        times, trace = Times(self._clock()), Trace()
+        times, trace = Times(time.monotonic()), Trace()
         result = await self._result(request, times, trace=trace)
         prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
@@ -208,7 +203,7 @@ class Scorer:
         self, result: ScoreResult | GroupResult, times: Times, request: object
     ) -> dict[str, Any]:
         """The result as plain data, with the request's id and metadata, model and latency."""
-        times.ended = self._clock()
+        times.ended = time.monotonic()
         finished = result.model_dump(mode="json") | echoes(request)
         finished["latency_ms"] = 1000 * times.total
         for one in finished.get("results", [finished]):
@@ -272,7 +267,7 @@ class Scorer:
                 return await self._cohorts.score(request)
         place = self._admission.place(request.timeout_s, batch)
         async with within_deadline(request.timeout_s) as deadline, place:
-            times.placed = self._clock()
+            times.placed = time.monotonic()
             if size > _SHORT_BYTES:
                 await self._own_iteration()
             request.timeout_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
@@ -286,22 +281,9 @@ class Scorer:
         Args:
             requests: the batch, or a part of it.
             batch: identifies the batch; its parts are admitted as one.
-
-        Raises:
-            TypeError: ``requests`` is not a list.
         """
-        if not isinstance(requests, list | tuple):
-            raise TypeError(f"requests: must be a list of dicts (found {type(requests).__name__})")
-        if len(requests) > self._max_batch_items:
-            return [self._too_large(item, len(requests)) for item in requests]
         batch = batch or object()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.score(item, batch)) for item in requests]
-        return [task.result() for task in tasks]
-
-    def _too_large(self, request: object, size: int) -> dict[str, Any]:
-        reason = f"requests: {size} items; the limit is {self._max_batch_items}, so split the batch"
-        return self._finished(failure(Status.INVALID, reason), Times(self._clock()), request)
+        return await gathered(self.score(item, batch) for item in requests)
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""

@@ -17,7 +17,7 @@ from tests.long.grpo_runs import (
     started,
     until,
 )
-from tests.service.engines.owners import runs
+from tests.service.engines.test_process_guard import runs
 
 
 @pytest.fixture

@@ -10,27 +10,6 @@ from reward_serve.lines import LineFile
 logger = logging.getLogger("reward_serve.test_lines")
 
 
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
-
-
-def test_only_the_owner_can_read_a_file_and_a_folder_that_it_creates(tmp_path: Path) -> None:
-    (tmp_path / "shared").mkdir(mode=0o755)
-    for folder in ("new", "shared"):
-        LineFile(tmp_path / folder / "lines", logger).append("one")
-        assert mode(tmp_path / folder / "lines") == 0o600
-    assert (mode(tmp_path / "new"), mode(tmp_path / "shared")) == (0o700, 0o755)
-
-
-def test_a_full_file_is_renamed_in_place_of_the_one_before_it(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "lines", logger, max_bytes=8)
-    for line in ("a", "b", "c", "d", "e", "longer than all", "f"):
-        file.append(line)
-
-    assert (tmp_path / "lines").read_text() == "f\n"
-    assert (tmp_path / "lines.1").read_text() == "longer than all\n"
-
-
 def test_on_a_full_disk_lines_are_lost_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,7 +24,7 @@ async def ended(fault: Fault, options: Body, timeout_s: float = 5.0) -> tuple[An
     engine = StandIn(64, 0.0, Faults())
     judge = Judge(JudgeModel(name=NAME, kind="judge", **fields), engine)
     with patch.object(Faults, "draw", return_value=fault):
-        result = await Scorer(NAME, judge, Admission(64, 4096), 1024).score(question.body)
+        result = await Scorer(NAME, judge, Admission(64, 4096)).score(question.body)
     score = result["score"]
     return result["status"], None if score is None else score == question.right
 

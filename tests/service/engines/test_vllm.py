@@ -27,16 +27,7 @@ def arguments(config: EngineConfig, num_gpus: float = 0.0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("config", [ON_CPU, ON_GPU])
 def test_the_files_settings_override_the_devices_defaults(config: EngineConfig) -> None:
-    said: dict[str, Any] = {
-        "revision": "v2",
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 128,
-        "dtype": "bfloat16",
-        "quantization": "fp8",
-        "seed": 7,
-        "enable_prefix_caching": False,
-        "block_size": 64,
-    }
+    said: dict[str, Any] = {"max_num_batched_tokens": 128, "dtype": "bfloat16", "block_size": 64}
     kwargs = {"enforce_eager": False, "kv_cache_dtype": "fp8"}
     asked = config.model_copy(update={**said, "engine_kwargs": kwargs})
     assert arguments(asked, 1.0).items() >= {**said, **kwargs}.items()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import JudgeModel, RuleModel
-from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.engines.base import FrozenModel, LabelOutput, Prompt
 from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import FailureLog
@@ -23,7 +23,7 @@ from tests.service.engines.test_tokenizer import byte_level, hub_tokenizer
 CHAT = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}:"
 
 
-class FakeEngine:
+class FakeEngine(FrozenModel):
     """A context of 4,096 tokens, a token for each byte, and no forward pass."""
 
     max_model_len = 4096
@@ -38,22 +38,15 @@ class FakeEngine:
         await asyncio.sleep(0.01)  # as a step of an engine, all of whose answers arrive at once
         return LabelOutput({label: -1.0 - i for i, label in enumerate(labels)}, Usage())
 
-    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        raise AssertionError("a judge in label mode writes nothing")
-
-    async def fatal_error(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
-
 
 def scorer(kind: str) -> Scorer:
     model: Any = RuleRewardModel(RuleModel(name="m", kind="rule"))
     if kind == "judge":
         settings = {"inline_templates": True, "audit_rate": 1.0}
         config = {"name": "m", "kind": "judge", "judge": settings}
-        model = Judge(JudgeModel.model_validate(config), FakeEngine())
-    return Scorer("m", model, Admission(64, 4096), 1024, observers=[FailureLog("m")])
+        engine: Any = FakeEngine()  # in label mode a judge writes nothing
+        model = Judge(JudgeModel.model_validate(config), engine)
+    return Scorer("m", model, Admission(64, 4096), observers=[FailureLog("m")])
 
 
 def text(part: str, characters: int = MAX_ITEM_BYTES // 2 - 100_000) -> str:
@@ -64,7 +57,6 @@ SHORT = [f"{i} {text('½ ', 40)} #### {i}" for i in range(MAX_REFERENCES)]
 TURNS = [{"role": r, "content": text("I 1 - 1. ", 4_000)} for r in ("user", "assistant")] * 99
 BATCHES: dict[str, list[dict[str, Any]]] = {
     "response": [{"response": text(each)} for each in ("½ ", "A: ", "\\boxed{18} ", "<|im_end|>")],
-    "response that ends well": [{"response": text("1 000 ", 190_000) + "\n#### 18"}],
     "references": [{"response": text("18. ", 200_000), "reference": SHORT}],
     "long reference": [{"reference": text("one hundred and ")}],
     "question": [{"question": text("e\u0301")}],

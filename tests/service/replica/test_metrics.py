@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.serve import metrics as serve_metrics
@@ -11,38 +13,12 @@ from reward_serve.replica.observers import CANCELLED, Metrics, Times
 from reward_serve.schema import ScoreResult, Status, failure
 
 
-class Recorded:
-    """A metric of Ray's that keeps the values it is given."""
-
-    def __init__(self, name: str, *_: object) -> None:
-        self.name = name
-        self.values: list[Any] = []
-
-    def inc(self, count: int, tags: dict[str, str]) -> None:
-        self.values.append((count, tags))
-
-    def observe(self, value: float) -> None:
-        self.values.append(value)
-
-    set = observe
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorded]:
-    made: dict[str, Recorded] = {}
-
-    def make(name: str, *settings: object) -> Recorded:
-        made[name.removeprefix("reward_serve_")] = Recorded(name, *settings)
-        return made[name.removeprefix("reward_serve_")]
-
-    for kind in ("Counter", "Histogram", "Gauge"):
-        monkeypatch.setattr(serve_metrics, kind, make)
-    return made
-
-
 def test_requests_are_counted_and_the_models_own_counts_passed_on_as_they_grow(
-    recorded: dict[str, Recorded],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    made: dict[str, Mock] = defaultdict(Mock)
+    for kind in ("Counter", "Histogram", "Gauge"):
+        monkeypatch.setattr(serve_metrics, kind, lambda name, *_: made[name])
     described: dict[str, Any] = {"cache": {"hits": 3, "misses": 0}, "audit": {"agreed": 1}}
     metrics = Metrics(lambda: 7, lambda: described)
     ok = ScoreResult(status=Status.OK, score=1.0, source="judge").model_dump(mode="json")
@@ -57,11 +33,18 @@ def test_requests_are_counted_and_the_models_own_counts_passed_on_as_they_grow(
     described["cache"] = None  # turned off
     metrics.flush()
 
-    counts = [(tags["status"], n) for n, tags in recorded["requests_total"].values]
-    assert counts == [("ok", 2), ("overloaded", 1), ("cancelled", 1)]
-    assert recorded["latency_seconds"].values == [0.5, 0.5, 0.25]
-    assert recorded["queue_seconds"].values == [0.1, 0.1]
-    assert recorded["items"].values == [7, 7, 7]
-    cached = [(tags["outcome"], n) for n, tags in recorded["cache_total"].values]
-    assert cached == [("hits", 3), ("hits", 2), ("misses", 2)]
-    assert recorded["audits_total"].values == [(1, {"outcome": "agreed"})]
+    def counted(name: str, tag: str) -> list[tuple[str, int]]:
+        return [
+            (call.args[1][tag], call.args[0])
+            for call in made[f"reward_serve_{name}"].inc.call_args_list
+        ]
+
+    def observed(name: str) -> list[float]:
+        return [call.args[0] for call in made[f"reward_serve_{name}"].observe.call_args_list]
+
+    assert counted("requests_total", "status") == [("ok", 2), ("overloaded", 1), ("cancelled", 1)]
+    assert counted("cache_total", "outcome") == [("hits", 3), ("hits", 2), ("misses", 2)]
+    assert counted("audits_total", "outcome") == [("agreed", 1)]
+    assert observed("latency_seconds") == [0.5, 0.5, 0.25]
+    assert observed("queue_seconds") == [0.1, 0.1]
+    made["reward_serve_items"].set.assert_called_with(7)

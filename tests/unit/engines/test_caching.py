@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,68 +11,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
-from reward_serve.engines.caching import CachingEngine, _size
+from reward_serve.engines.caching import CachingEngine
 from reward_serve.schema import Usage
+from tests import virtual_time
 from tests.virtual_time import in_virtual_time, settle
 
 LABELS = ["0", "1"]
 
 
+FAILS, IS_NO_NUMBER = 5, 6
+
+
 class FakeEngine:
-    """Answers with the sum of the prompt's tokens, at once or when the test says so."""
+    """Answers with the sum of the prompt's tokens after a second; fails for some sums."""
 
     max_model_len = 128
     tokenizer: Any = None
 
-    def __init__(self, waits: bool = False) -> None:
-        self._waits = waits
+    def __init__(self) -> None:
         self.asked = 0
-        self.at_work: list[tuple[str, asyncio.Future[str]]] = []
+        self.at_work: list[str] = []
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        fate = await self._work(f"label {prompt.token_ids} {labels}")
-        logprob = math.nan if fate == "no number" else float(sum(prompt.token_ids))
+        number = await self._work(prompt, labels)
+        logprob = math.nan if number == IS_NO_NUMBER else float(number)
         usage = Usage(prompt_tokens=len(prompt.token_ids), completion_tokens=1)
         return LabelOutput(dict.fromkeys(labels, logprob), usage)
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        await self._work(f"write {prompt.token_ids}")
-        number = sum(prompt.token_ids)
-        return TextOutput(str(number) * 10**number, False, Usage(prompt_tokens=1))
+        number = await self._work(prompt, "text")
+        return TextOutput(str(number) * 10 ** (number % 5), False, Usage(prompt_tokens=1))
 
-    async def _work(self, question: str) -> str:
+    async def _work(self, prompt: Prompt, kind: object) -> int:
         self.asked += 1
-        call = question, asyncio.get_running_loop().create_future()
-        if not self._waits:
-            call[1].set_result("answer")
-        assert question not in [other for other, _ in self.at_work], "computed twice at once"
-        self.at_work.append(call)
+        question, number = f"{prompt.token_ids} {kind}", sum(prompt.token_ids)
+        assert question not in self.at_work, "computed twice at once"
+        self.at_work.append(question)
         try:
-            fate: str = await call[1]
+            await asyncio.sleep(1)
         finally:
-            self.at_work.remove(call)
-        if fate == "fail":
+            self.at_work.remove(question)
+        if number == FAILS:
             raise EngineError("gone")
-        return fate
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
-@pytest.fixture
-def cache(engine: FakeEngine) -> CachingEngine:
-    return CachingEngine(engine, 2**20)
+        return number
 
 
 def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
 
-async def test_an_equal_question_is_answered_without_the_engine(
-    engine: FakeEngine, cache: CachingEngine
-) -> None:
+@in_virtual_time
+async def test_an_equal_question_is_answered_without_the_engine() -> None:
+    engine = FakeEngine()
+    cache = CachingEngine(engine, 2**20)
     first = await cache.label_logprobs(asking(1, 2), LABELS)
     again = await cache.label_logprobs(asking(1, 2), LABELS)
 
@@ -92,15 +84,19 @@ async def test_an_equal_question_is_answered_without_the_engine(
         ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
     ],
 )
-async def test_different_questions_are_both_asked(
-    one: Any, other: Any, engine: FakeEngine, cache: CachingEngine
-) -> None:
+@in_virtual_time
+async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
+    engine = FakeEngine()
+    cache = CachingEngine(engine, 2**20)
     for question in (one, other, one, other):
         await cache.label_logprobs(*question)
     assert engine.asked == 2
 
 
-async def test_greedy_text_is_cached_and_sampled_text_is_not(cache: CachingEngine) -> None:
+@in_virtual_time
+async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
+    cache = CachingEngine(FakeEngine(), 2**20)
+
     async def is_cached(temperature: float = 0.0, max_tokens: int = 8, **more: int) -> bool:
         output = await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
         return output.cached
@@ -113,7 +109,7 @@ async def test_greedy_text_is_cached_and_sampled_text_is_not(cache: CachingEngin
 
 @in_virtual_time
 async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated() -> None:
-    engine = FakeEngine(waits=True)
+    engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
 
     def call() -> asyncio.Future[LabelOutput]:
@@ -125,16 +121,26 @@ async def test_a_call_is_aborted_when_its_last_caller_leaves_and_can_be_repeated
     await settle()
     assert (engine.asked, len(engine.at_work)) == (1, 1)
     second.cancel()
+    later = call()  # while the first is being aborted
     await settle()
-    assert engine.at_work == []
-    later = call()
-    await settle()
-    engine.at_work[0][1].set_result("answer")
-    assert (await later).logprobs == {"0": 1.0, "1": 1.0}
+    joined = call()
+    assert (await later).logprobs == (await joined).logprobs == {"0": 1.0, "1": 1.0}
+    assert engine.asked == 2
 
 
-async def test_the_least_recently_used_output_is_evicted_first(engine: FakeEngine) -> None:
-    cache = CachingEngine(engine, max_bytes=2 * 1_150)  # an output with one label
+@pytest.mark.parametrize("number", [FAILS, IS_NO_NUMBER])
+@in_virtual_time
+async def test_a_failure_is_not_kept(number: int) -> None:
+    engine = FakeEngine()
+    cache = CachingEngine(engine, 2**20)
+    for asked in (1, 2):
+        await asyncio.wait([asyncio.ensure_future(cache.label_logprobs(asking(number), LABELS))])
+        assert engine.asked == asked
+
+
+@in_virtual_time
+async def test_the_least_recently_used_output_is_evicted_first() -> None:
+    cache = CachingEngine(FakeEngine(), max_bytes=2 * 1_150)  # an output with one label
     for token in (1, 2, 1, 3):  # 3 evicts 2
         await cache.label_logprobs(asking(token), ["0"])
 
@@ -142,83 +148,38 @@ async def test_the_least_recently_used_output_is_evicted_first(engine: FakeEngin
     assert not (await cache.label_logprobs(asking(2), ["0"])).cached
 
 
-Op = tuple[str, int]
-
-ops = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["label", "write"]), st.integers(0, 4)),
-        st.tuples(st.sampled_from(["answer", "fail", "no number"]), st.integers(0, 5)),
-        st.tuples(st.just("give up"), st.integers(0, 20)),
-        st.tuples(st.just("settle"), st.just(0)),
-    ),
-    max_size=50,
+calls = st.tuples(
+    st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0]), st.integers(0, 6), st.booleans(), st.floats(0.5, 3)
 )
 
 
-class Askers:
-    """The callers, and each one's answer."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.engine = FakeEngine(waits=True)
-        self.cache = CachingEngine(self.engine, max_bytes)
-        self._max_bytes = max_bytes
-        self._asked: list[tuple[Op, asyncio.Task[Any]]] = []
-
-    async def do(self, op: Op) -> None:
-        kind, number = op
-        if kind in ("label", "write"):
-            self._asked.append((op, asyncio.create_task(self._ask(op))))
-            await settle()  # so that a cancelled call leaves the engine first
-        elif kind == "give up" and self._asked:
-            self._asked[number % len(self._asked)][1].cancel()
-        elif kind == "settle":
-            await settle()
-        elif self.engine.at_work:
-            _, fate = self.engine.at_work[number % len(self.engine.at_work)]
-            if not fate.done():
-                fate.set_result(kind)
-        self._check()
-
-    async def close(self) -> None:
-        await settle()
-        while self.engine.at_work:
-            self.engine.at_work[0][1].set_result("answer")
-            await settle()
-            self._check()
-        for (kind, number), task in self._asked:
-            assert task.done(), "a caller waits forever"
-            if task.cancelled() or isinstance(task.exception(), EngineError):
-                continue
-            output = task.result()
-            if kind == "write":
-                assert output.text == str(number) * 10**number
-            else:
-                (logprob,) = output.logprobs.values()
-                assert logprob == number or math.isnan(logprob)
-        assert self.cache.hits + self.cache.misses == len(self._asked)
-
-    async def _ask(self, op: Op) -> Any:
-        kind, number = op
-        if kind == "label":
-            return await self.cache.label_logprobs(asking(number), ["7"])
-        return await self.cache.generate(asking(number), Sampling(9))
-
-    def _check(self) -> None:
-        kept = list(self.cache._kept.values())
-        assert sum(map(_size, kept)) == self.cache._kept.currsize <= self._max_bytes
-        for output in kept:
-            assert isinstance(output, TextOutput) or not math.isnan(output.logprobs["7"])
-
-
-@given(ops, st.sampled_from([0, 1_500, 4_000, 7_000, 45_000, 2**20]))
+@given(st.lists(calls, max_size=40), st.sampled_from([0, 1_500, 7_000, 45_000, 2**20]))
 def test_every_answer_is_its_own_questions_and_the_cache_stays_within_bounds(
-    happenings: list[Op], max_bytes: int
+    expected: list[tuple[float, int, bool, float]], max_bytes: int
 ) -> None:
-    @in_virtual_time
-    async def asks() -> None:
-        askers = Askers(max_bytes)
-        for op in happenings:
-            await askers.do(op)
-        await askers.close()
+    """Each caller comes at a time, asks for labels or for text, and has some patience."""
 
-    asks()
+    async def ask(
+        cache: CachingEngine, at_s: float, number: int, label: bool, patience_s: float
+    ) -> None:
+        await asyncio.sleep(at_s)
+        with suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(patience_s):
+                if label:
+                    (logprob,) = (
+                        await cache.label_logprobs(asking(number), ["7"])
+                    ).logprobs.values()
+                    assert logprob == number or (math.isnan(logprob) and number == IS_NO_NUMBER)
+                else:
+                    output = await cache.generate(asking(number), Sampling(9))
+                    assert output.text == str(number) * 10 ** (number % 5)
+            assert number != FAILS
+        assert cache._kept.currsize <= max_bytes
+
+    async def main() -> None:
+        cache = CachingEngine(FakeEngine(), max_bytes)
+        async with asyncio.timeout(100):
+            await asyncio.gather(*(ask(cache, *call) for call in expected))
+        assert cache.hits + cache.misses == len(expected)
+
+    virtual_time.run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines import vllm
 from reward_serve.engines.vllm import Progress, VllmRunner, dtype_of, instruction_set
+from tests.virtual_time import in_virtual_time
 
 
 class FakeEngine(VllmRunner):
@@ -28,17 +30,9 @@ class FakeEngine(VllmRunner):
             raise TimeoutError
 
 
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def after(*happenings: str | float) -> Progress:
+async def after(*happenings: str | float) -> Progress:
     """An engine's progress after these calls, and seconds between them."""
-    clock = Clock()
-    progress = Progress(clock)
+    progress = Progress()
     calls: dict[Any, Any] = {
         "submitted": progress.submitted,
         "advanced": progress.advanced,
@@ -49,36 +43,38 @@ def after(*happenings: str | float) -> Progress:
         if isinstance(happening, str):
             calls[happening]()
         else:
-            clock.now_s += happening
+            await asyncio.sleep(happening)
     return progress
 
 
 @pytest.mark.parametrize(
     ("happenings", "stalled_s"),
     [
-        pytest.param([3600], 0, id="idle"),
-        pytest.param(["submitted", 5], 5, id="at work"),
-        pytest.param(["submitted", 1, "submitted", 1, "submitted", 1], 3, id="more work"),
-        pytest.param(["submitted", "submitted", 50, "advanced", 7], 7, id="output of any"),
-        pytest.param(["submitted", "submitted", 50, "answered", 7], 7, id="an answer"),
-        pytest.param(["submitted", "advanced", "answered", 3600], 0, id="all answered"),
-        pytest.param(["submitted", 20, "abandoned"] * 3, 60, id="all timed out"),
-        pytest.param(
-            ["submitted", 60, "abandoned", "submitted", "answered", 3600], 0, id="a probe answered"
-        ),
-        pytest.param(["submitted", "answered", 3600, "submitted", 2], 2, id="work after idle"),
+        ([3600], 0),
+        (["submitted", 1, "submitted", 1, "submitted", 1], 3),
+        (["submitted", "submitted", 50, "advanced", 7], 7),
+        (["submitted", "submitted", 50, "answered", 7], 7),
+        (["submitted", "advanced", "answered", 3600], 0),
+        (["submitted", 20, "abandoned"] * 3, 60),  # all timed out
+        (["submitted", 60, "abandoned", "submitted", "answered", 3600], 0),  # a probe answered
+        (["submitted", "answered", 3600, "submitted", 2], 2),
     ],
 )
-def test_an_engine_is_stalled_since_its_last_output(happenings: list[Any], stalled_s: int) -> None:
-    assert after(*happenings).stalled_s == stalled_s
+@in_virtual_time
+async def test_an_engine_is_stalled_since_its_last_output(
+    happenings: list[Any], stalled_s: int
+) -> None:
+    assert (await after(*happenings)).stalled_s == stalled_s
 
 
+@in_virtual_time
 async def test_a_dead_or_hung_engine_is_a_failure_and_a_slow_one_is_not() -> None:
     hung = ("submitted", 59.0, "abandoned", "submitted", 2.0)
-    assert await FakeEngine(after(), errored=True).fatal_error() == "the engine core died"
-    assert await FakeEngine(after()).fatal_error() is None
-    assert await FakeEngine(after(*hung)).fatal_error() == "the engine gave no output for 61 s"
-    assert await FakeEngine(after(*hung), answers=True).fatal_error() is None
+    dead = FakeEngine(await after(), errored=True)
+    assert await dead.fatal_error() == "the engine core died"
+    assert await FakeEngine(await after()).fatal_error() is None
+    assert "no output for 61 s" in str(await FakeEngine(await after(*hung)).fatal_error())
+    assert await FakeEngine(await after(*hung), answers=True).fatal_error() is None
 
 
 @pytest.mark.parametrize(

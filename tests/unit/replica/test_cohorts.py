@@ -42,7 +42,9 @@ class Bench:
         if self.failure is not None:
             return [self.failure] * len(members)
         score = len(members) / 64
-        return [ScoreResult(status=Status.OK, score=score, text=m.response) for m in members]
+        results = [ScoreResult(status=Status.OK, score=score, text=m.response) for m in members]
+        lost = failure(Status.ERROR, "its comparisons failed")
+        return [lost if m.response == "lost" else r for m, r in zip(members, results, strict=True)]
 
     async def ask(self, response: str, after_s: float = 0.0, **fields: Any) -> ScoreResult:
         await asyncio.sleep(after_s)
@@ -150,6 +152,13 @@ async def test_a_cohort_that_failed_as_a_whole_may_come_again() -> None:
     bench.failure = None
     results = await asyncio.gather(*(bench.ask(f"r{i}") for i in range(4)))
     assert [result.score for result in results] == [4 / 64] * 4
+
+
+@virtual_time.in_virtual_time
+async def test_one_that_failed_among_others_is_not_worth_a_retry() -> None:
+    bench = Bench()
+    results = await asyncio.gather(*map(bench.ask, ("r0", "lost", "r2", "r3")))
+    assert [each.status.value for each in results] == ["ok", "timeout", "ok", "ok"]
 
 
 @virtual_time.in_virtual_time

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt
 from reward_serve.replica.admission import Admission
-from reward_serve.replica.observers import Asked, Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from tests import virtual_time
@@ -16,19 +16,6 @@ from tests.unit.reward_models.test_group import by, higher
 from tests.unit.reward_models.test_judge import FakeEngine
 
 GROUP = ["bad 1", "good 3", "fair 2"]
-
-
-class Seen:
-    """An observer that keeps the responses and statuses that it observes."""
-
-    def __init__(self) -> None:
-        self.ended: list[tuple[Any, str]] = []
-
-    def observe(self, request: Asked, result: Any, times: Times) -> None:
-        assert request is not None
-        self.ended.append((request.response, result["status"]))
-
-    def flush(self) -> None: ...
 
 
 class SlowEngine(FakeEngine):
@@ -47,16 +34,16 @@ class SlowEngine(FakeEngine):
 
 
 def scorer(
-    engine: FakeEngine, slots: int = 64, queued: int = 512, **model: Any
-) -> tuple[Any, Seen]:
+    engine: FakeEngine, slots: int = 64, queued: int = 512, seen: Any = None, **model: Any
+) -> Any:
+    """A judge of groups; ``seen`` receives the responses and statuses that are observed."""
     config = {"name": "judge", "kind": "judge", "group": {"strategy": "all_pairs"}, **model}
-    seen = Seen()
     judge = Judge(JudgeModel.model_validate(config), engine)
-    return Scorer("judge", judge, Admission(slots, queued), 64, 1000, [seen], clock=loop_time), seen
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
+    seen = [] if seen is None else seen
+    observer: Any = SimpleNamespace(
+        observe=lambda request, result, times: seen.append((request.response, result["status"]))
+    )
+    return Scorer("judge", judge, Admission(slots, queued), 1000, [observer])
 
 
 async def scored(scorer: Any, **fields: Any) -> dict[str, Any]:
@@ -70,14 +57,14 @@ def scores(found: dict[str, Any]) -> list[float | None]:
 
 
 async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> None:
-    judge, seen = scorer(FakeEngine(label=by(higher)))
-    found = await scored(judge)
+    seen: list[Any] = []
+    found = await scored(scorer(FakeEngine(label=by(higher)), seen=seen))
     low, high, middle = scores(found)
     assert low < middle < high  # type: ignore[operator]
     assert (found["id"], found["metadata"], found["status"]) == ("g", {"n": 1}, "ok")
     assert {one["model"] for one in found["results"]} == {"judge"}
     assert sum(one["usage"]["prompt_tokens"] > 0 for one in found["results"]) == 3
-    assert seen.ended == [(response, "ok") for response in GROUP]
+    assert seen == [(response, "ok") for response in GROUP]
 
 
 @pytest.mark.parametrize(
@@ -89,34 +76,32 @@ async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> 
     ],
 )
 async def test_an_invalid_group_says_why(fields: dict[str, Any], reason: str) -> None:
-    found = await scored(scorer(FakeEngine())[0], **fields)
+    found = await scored(scorer(FakeEngine()), **fields)
     assert found["status"] == "invalid"
     assert reason in found["reason"]
     assert all(one["score"] is None for one in found["results"])
 
 
 async def test_a_model_that_compares_nothing_or_a_member_without_a_group_says_so() -> None:
-    judge, _ = scorer(FakeEngine(), group=None)
-    found = await scored(judge)
+    found = await scored(scorer(FakeEngine(), group=None))
     assert "'judge' compares no responses; choose a judge with a group section" in found["reason"]
     assert [one["status"] for one in found["results"]] == ["invalid"] * 3
-    judge, _ = scorer(FakeEngine())
-    found = await judge.score({"response": "x", "question": "?", "group_size": 3})
+    lone = {"response": "x", "question": "?", "group_size": 3}
+    found = await scorer(FakeEngine()).score(lone)
     assert found["reason"] == "group_size: needs group, the prompt's key; send both"
 
 
 @virtual_time.in_virtual_time
 async def test_its_comparisons_take_places_as_items_do() -> None:
     engine = SlowEngine(label=by(higher))
-    judge, _ = scorer(engine, slots=2)
-    found = await scored(judge)
+    found = await scored(scorer(engine, slots=2))
     assert engine.most == 2 and None not in scores(found)
     assert found["latency_ms"] == pytest.approx(3000)
 
 
 @virtual_time.in_virtual_time
 async def test_a_full_replica_rejects_comparisons_and_the_group_without_any() -> None:
-    judge, _ = scorer(SlowEngine(label=by(higher)), slots=1, queued=1)
+    judge = scorer(SlowEngine(label=by(higher)), slots=1, queued=1)
     first, second, third = await asyncio.gather(*(scored(judge) for _ in range(3)))
     assert first["status"] == second["status"] == "ok"
     assert None not in scores(first) + scores(second)
@@ -125,7 +110,8 @@ async def test_a_full_replica_rejects_comparisons_and_the_group_without_any() ->
 
 @virtual_time.in_virtual_time
 async def test_requests_of_a_group_are_judged_together() -> None:
-    judge, seen = scorer(SlowEngine(label=by(higher)))
+    seen: list[Any] = []
+    judge = scorer(SlowEngine(label=by(higher)), seen=seen)
     asked = {"question": "Which?", "group": "g", "group_size": 3, "timeout_s": 30.0}
     found = await asyncio.gather(
         *(judge.score({**asked, "response": each, "id": each}) for each in GROUP)
@@ -133,6 +119,6 @@ async def test_requests_of_a_group_are_judged_together() -> None:
     low, high, middle = (one["score"] for one in found)
     assert low < middle < high
     assert [one["id"] for one in found] == GROUP
-    assert sorted(response for response, _ in seen.ended) == sorted(GROUP)
+    assert sorted(response for response, _ in seen) == sorted(GROUP)
     lone = await judge.score({**asked, "response": "x", "group": "other"})
     assert (lone["status"], lone["latency_ms"]) == ("timeout", pytest.approx(15_000))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import VerdictLogConfig
-from reward_serve.lines import LineFile
-from reward_serve.replica import observers
 from reward_serve.replica.observers import CANCELLED, FailureLog, Times, VerdictLog
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
@@ -107,23 +104,17 @@ def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
     quoting = failure(Status.INVALID, "reference: 'secrets' holds no answer").model_dump(
         mode="json"
     )
-    (line,) = written(tmp_path, (request(**ASKED), quoting), redact=True)
-    assert "secret" not in json.dumps(line)
-    assert "xx" not in json.dumps(line)
-
-
-def test_a_sample_is_the_same_wherever_it_is_drawn(tmp_path: Path) -> None:
-    asked = [(request(response=str(n)), RIGHT) for n in range(1000)]
-    first = written(tmp_path / "a", *asked, rate=0.1)
-    second = written(tmp_path / "b", *asked, rate=0.1)
-
-    assert 60 < len(first) < 140
-    assert [line["request"] for line in first] == [line["request"] for line in second]
+    quoted = {**RIGHT, "details": {"rule": "final_answer", "answer": "18 secrets"}}
+    asked = [(request(**ASKED), each) for each in (quoting, quoted)]
+    lines = written(tmp_path, *asked, redact=True)
+    assert [line["details"]["rule"] for line in lines] == [None, "final_answer"]
+    assert "secret" not in json.dumps(lines) and "xx" not in json.dumps(lines)
 
 
 def test_files_do_not_grow_beyond_their_bound_and_only_the_owner_reads_them(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     asked = [(request(response="y" * 300 + str(n)), RIGHT) for n in range(500)]
+    assert len(written(tmp_path / "sampled", *asked, rate=0.1)) < 100
     lines = written(folder, *asked, max_mib=0.1)
 
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 0.1 * 2**20
@@ -131,21 +122,3 @@ def test_files_do_not_grow_beyond_their_bound_and_only_the_owner_reads_them(tmp_
     assert lines[-1]["response_tail"].endswith("y499")
     assert folder.stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600, 0o600]
-
-
-def test_lines_that_a_slow_disk_drops_are_counted_once_a_second(
-    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr(LineFile, "append", lambda *_: go_on.wait())
-    monkeypatch.setattr(observers, "_QUEUED_LINES", 1)
-    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
-    for _ in range(9):
-        log.observe(request(), RIGHT, Times(0.0))
-    log.flush()
-    log.flush()
-    go_on.set()
-    log.close()
-
-    (text,) = said()
-    assert text in {f"verdict log: {n} lines dropped, the disk is too slow" for n in (7, 8)}
