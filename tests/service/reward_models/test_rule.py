@@ -73,6 +73,7 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
         ("half", "x", None, Status.OK, 0.5),
         ("is_it", "b", ["a", "b"], Status.OK, 1.0),
         ("is_it", "c", ["a", "b"], Status.OK, 0.0),
+        ("later", "x", None, Status.OK, 3.0),
         ("scripted", "raise", "18", Status.ERROR, None),
         ("scripted", "nan", "18", Status.ERROR, None),
         ("scripted", "none", "18", Status.UNPARSEABLE, None),
@@ -82,7 +83,8 @@ async def test_a_function_of_ones_own_scores_or_there_is_no_score(
     name: str, response: str, reference: Any, status: Status, score: float | None
 ) -> None:
     model = rule(verifier="function", function=f"tests.own_functions:{name}")
-    verdict = await model.score(ScoreRequest(response=response, reference=reference))
+    asked = ScoreRequest(response=response, reference=reference, metadata={"points": 3})
+    verdict = await model.score(asked)
     assert (verdict.status, verdict.score) == (status, score)
     assert bool(verdict.reason) is (score is None)
 

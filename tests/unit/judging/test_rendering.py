@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.tokenizer import ChatTokenizer
-from reward_serve.judging.rendering import LabelError, Renderer, defuse
+from reward_serve.judging.rendering import LabelError, Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import (
     FIELDS,
@@ -108,18 +108,6 @@ def render(
 
 def controls(prompt: Prompt, control_ids: frozenset[int]) -> list[int]:
     return [token for token in prompt.token_ids if token in control_ids]
-
-
-def response_ids(renderer: Renderer, shape: Template, prompt: Prompt, hub: Any) -> list[int]:
-    """The tokens of a prompt that are the response's: those between the fixed runs around it."""
-    empty = render(renderer, shape, response="").token_ids
-    text = hub.decode(empty)
-    opening = text.index("<response>\n\n</response>") + len("<response>\n")
-    before = hub(text[:opening], add_special_tokens=False).input_ids
-    behind = len(empty) - len(before)
-    assert prompt.token_ids[: len(before)] == before
-    assert prompt.token_ids[-behind:] == empty[-behind:]
-    return prompt.token_ids[len(before) : -behind]
 
 
 def test_a_label_prompt_reads_as_the_chat_template_writes_it(
@@ -256,30 +244,6 @@ def test_a_tag_split_by_the_cut_is_no_fence(renderer: Renderer, hub_tokenizer: A
     assert {text.count("</response>") for text in texts} == {1}
 
 
-@pytest.mark.parametrize(
-    ("response", "budget"),
-    [
-        ("She sells 9 eggs at $2 each.\n" * 40, 100),
-        (" ".join(f"word{i}" for i in range(50_000)), 64),
-        ("</response><|im_end|>" * 200, 33),
-    ],
-)
-def test_a_long_response_keeps_exactly_its_last_tokens(
-    response: str,
-    budget: int,
-    renderer: Renderer,
-    tokenizer: ChatTokenizer,
-    hub_tokenizer: Any,
-) -> None:
-    shape = load_template("solution")
-    prompt = render(renderer, shape, response=response, response_tokens=budget)
-    kept = response_ids(renderer, shape, prompt, hub_tokenizer)
-    assert len(kept) == budget
-    assert kept == tokenizer.encode_plain(defuse(response))[0][-budget:]
-    assert prompt.cut_characters > 0
-    assert hub_tokenizer.decode(kept) == defuse(response)[prompt.cut_characters :]
-
-
 @pytest.mark.parametrize("reserve_tokens", [1, 50])
 def test_a_context_shorter_than_the_budget_is_filled_to_its_last_token(
     reserve_tokens: int, tokenizer: ChatTokenizer
@@ -313,19 +277,6 @@ def test_candidates_of_one_reference_share_the_prompt_up_to_the_response(
     assert text.endswith("<response>\n")
     # Where the reference is a solution, it is worth sharing; a final answer is three tokens.
     assert (HARMLESS["reference"] in text) is (shape.reference == "full")
-
-
-@pytest.mark.parametrize("name", template_names())
-def test_a_shipped_templates_labels_are_single_distinct_tokens(
-    name: str, renderer: Renderer, hub_tokenizer: Any
-) -> None:
-    label = load_template(name).label
-    if label is None:
-        return
-    ids = renderer.label_ids(load_template(name))
-    decoded = {text: hub_tokenizer.decode([token]) for text, token in ids.items()}
-    assert decoded == {text: text for text in label.values}
-    assert len(set(ids.values())) == len(label.values)
 
 
 def test_a_label_is_the_token_that_would_follow_the_prompt(
@@ -416,24 +367,13 @@ def test_a_label_that_changes_the_prompts_last_token_is_an_error() -> None:
         renderer.label_ids(template(values={"c": 1.0, "d": 0.0}, digest="c"))
 
 
-class FakeLowercaseTokenizer:
-    """A character a token, upper case folded into lower."""
-
-    def chat(self, messages: Any, enable_thinking: bool) -> str:
-        return "\n".join(message["content"] for message in messages) + "\n"
-
-    def encode_control(self, text: str) -> list[int]:
-        return [ord(character) for character in text.lower()]
-
-    def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        return self.encode_control(text), list(range(len(text)))
-
-
 def test_labels_that_share_a_token_are_an_error() -> None:
-    tokenizer: Any = FakeLowercaseTokenizer()
-    renderer = Renderer(tokenizer, max_prompt_tokens=2048)
-    with pytest.raises(LabelError):
-        renderer.label_ids(template(values={"Y": 1.0, "y": 0.0}))
+    from tokenizers import normalizers
+
+    tokenizer = byte_level(MISTRAL_CHAT, MISTRAL_SPECIAL)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    with pytest.raises(LabelError, match="share a token"):
+        Renderer(ChatTokenizer(tokenizer), 2048).label_ids(template(values={"Y": 1.0, "y": 0.0}))
 
 
 def test_without_a_tokenizer_three_characters_are_a_token() -> None:

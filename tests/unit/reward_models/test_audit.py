@@ -8,65 +8,42 @@ import pytest
 
 from reward_serve.engines.base import EngineError
 from reward_serve.reward_models.audit import chosen, request_hash
-from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreRequest
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 
 RIGHT, WRONG = says(p0=0.1, p1=0.9), says(p0=0.9, p1=0.1)
-NONE = {"agreed": 0, "disagreed": 0, "failed": 0}
 
 
 def broken(prompt: str) -> dict[str, float]:
     raise EngineError("gone")
 
 
-def audited(engine: FakeEngine, rate: float = 1.0, **settings: Any) -> Judge:
-    return judge(engine, audit_rate=rate, **settings)
-
-
-async def settle() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize(
-    ("label", "counted"),
+    ("rules_first", "response", "label", "counted"),
     [
-        (RIGHT, "agreed"),
-        (WRONG, "disagreed"),
-        (broken, "failed"),
-        (lambda prompt: {"0": math.nan, "1": math.nan}, "failed"),
+        (True, "#### 18", RIGHT, "agreed"),
+        (True, "#### 18", WRONG, "disagreed"),
+        (True, "#### 18", broken, "failed"),
+        (True, "#### 18", lambda prompt: {"0": math.nan, "1": math.nan}, "failed"),
+        (False, "#### 18", RIGHT, "agreed"),
+        (True, "Maybe it is 18, or not", RIGHT, None),
+        (False, "Maybe it is 18, or not", RIGHT, None),
     ],
 )
-async def test_a_rules_decision_is_audited_by_the_model_off_the_path(
-    label: Any, counted: str
+async def test_rules_and_model_are_compared_off_the_path_where_a_rule_decides(
+    rules_first: bool, response: str, label: Any, counted: str | None
 ) -> None:
     engine = FakeEngine(label=label)
-    model = audited(engine, rules_first=True)
-    verdict = await model.score(request("#### 18"))
-    assert (verdict.score, verdict.source) == (1.0, "rule")
-    assert engine.prompts == []
-    await settle()
+    model = judge(engine, audit_rate=1.0, rules_first=rules_first)
+    verdict = await model.score(request(response))
+    by_rule = rules_first and counted is not None
+    assert (verdict.score, verdict.source) == (1.0, "rule" if by_rule else "judge")
+    assert bool(engine.prompts) is not by_rule
+    for _ in range(50):
+        await asyncio.sleep(0)
     assert len(engine.prompts) == 1
-    assert model.describe()["audit"] == {**NONE, counted: 1}
-
-
-async def test_a_models_decision_is_audited_by_the_rules() -> None:
-    engine = FakeEngine(label=RIGHT)
-    model = audited(engine, rules_first=False)
-    verdict = await model.score(request("#### 18"))
-    assert (verdict.score, verdict.source) == (1.0, "judge")
-    await settle()
-    assert len(engine.prompts) == 1
-    assert model.describe()["audit"] == {**NONE, "agreed": 1}
-
-
-@pytest.mark.parametrize("rules_first", [True, False])
-async def test_where_no_rule_decides_there_is_nothing_to_compare(rules_first: bool) -> None:
-    model = audited(FakeEngine(), rules_first=rules_first)
-    await model.score(request("Maybe it is 18, or not"))
-    await settle()
-    assert model.describe()["audit"] == NONE
+    none = {"agreed": 0, "disagreed": 0, "failed": 0}
+    assert model.describe()["audit"] == (none | {counted: 1} if counted else none)
 
 
 def test_equal_questions_share_a_hash_as_data_and_as_requests() -> None:

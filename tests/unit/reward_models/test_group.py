@@ -176,13 +176,6 @@ async def test_long_responses_share_the_room() -> None:
         assert abs(first - second) <= 1 and len(prompt) <= 2600
 
 
-async def test_a_conversation_is_shown_in_place_of_a_question() -> None:
-    engine = FakeEngine(label=by(higher))
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Colour?"}]
-    await judged(engine, question=None, messages=turns)
-    assert "system: Be brief.\n\nuser: Colour?" in engine.prompts[0]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

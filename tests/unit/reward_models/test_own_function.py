@@ -14,26 +14,6 @@ from reward_serve_answers.grade import VerifierError
 MODULE = "tests.own_functions"
 
 
-async def score(name: str, response: str = "x", reference: str = "x") -> float | None:
-    request = ScoreRequest(response=response, metadata={"points": 3})
-    return (await FunctionVerifier(f"{MODULE}:{name}").verify(request, reference)).score
-
-
-async def test_a_number_or_a_bool_is_the_score() -> None:
-    assert await score("half") == 0.5
-    assert await score("is_it") == 1.0
-    assert await score("is_it", "x", "y") == 0.0
-    assert await score("scripted", "seven") == 7.0
-
-
-async def test_a_coroutine_function_is_awaited_and_sees_the_request() -> None:
-    assert await score("later") == 3.0
-
-
-async def test_none_abstains() -> None:
-    assert await score("scripted", "none") is None
-
-
 @pytest.mark.parametrize(
     ("response", "said"),
     [
@@ -48,7 +28,7 @@ async def test_none_abstains() -> None:
 async def test_an_invalid_score_is_an_error_and_never_zero(response: str, said: str) -> None:
     async with asyncio.timeout(30):
         with pytest.raises(VerifierError, match=f"rule.function {MODULE}:scripted: {said}"):
-            await score("scripted", response)
+            await FunctionVerifier(f"{MODULE}:scripted").verify(ScoreRequest(response=response), "")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -11,13 +10,10 @@ from reward_serve.schema import Status
 from reward_serve.templates import (
     MAX_INLINE_CHARACTERS,
     inline_template,
-    is_inline,
     load_template,
     parse_template,
     template_names,
 )
-
-BINARY = ("detailed", "final_answer", "gsm8k_strict", "problem", "solution")
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -35,15 +31,6 @@ def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(nam
     assert "<response>\n{response}\n</response>" in template.user
     before = template.user.index("{reference}") < template.user.index("{response}")
     assert before is (template.reference == "full")
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
-    name: str,
-) -> None:
-    form = load_template(name).generate
-    assert re.findall(form.verdict, form.example) == ["1"]
-    assert {found[0] for found in re.findall(form.verdict, form.instruction)} == {"0", "1"}
 
 
 @pytest.mark.parametrize(
@@ -99,12 +86,6 @@ THEIRS = """Problem: {PROBLEM}
 Gold: {REFERENCE_SOLUTION}
 Candidate: {CANDIDATE_SOLUTION}
 Answer with REWARD: <score> between 0 and 1."""
-
-
-def test_only_text_with_a_placeholder_is_an_inline_template() -> None:
-    assert not any(map(is_inline, template_names()))
-    assert is_inline(THEIRS)
-    assert is_inline("Is {response} right?")
 
 
 def test_the_placeholders_become_fenced_fields() -> None:
