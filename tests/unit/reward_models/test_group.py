@@ -96,46 +96,33 @@ async def test_no_response_can_close_its_fence_or_open_another() -> None:
         assert "{response_2}" in body  # text of the field stays text
 
 
-async def test_a_comparison_that_fails_is_left_out_and_is_no_number() -> None:
+@pytest.mark.parametrize(
+    ("fails", "absent"),
+    [
+        (lambda asked, shown: shown == GROUP[:2], []),
+        (lambda asked, shown: GROUP[0] in shown, [0]),
+        (lambda asked, shown: asked > 8, [3]),
+        (lambda asked, shown: True, [0, 1, 2, 3]),
+    ],
+    ids=["one order of a pair", "all of a response", "all after eight", "all"],
+)
+async def test_comparisons_that_fail_are_no_numbers_and_who_cannot_be_placed_has_no_score(
+    fails: Callable[[int, list[str]], bool], absent: list[int]
+) -> None:
     def label(prompt: str) -> dict[str, float]:
-        if shown(prompt)[0] == GROUP[0] and shown(prompt)[1] == GROUP[1]:
+        if fails(len(engine.prompts), shown(prompt)):
             raise EngineError("a hiccup")
         return by(higher)(prompt)
 
-    result = await judged(FakeEngine(label=label))
-    failed = [one for one in result.comparisons if one.probability is None]
-    assert [(one.a, one.b, one.forward) for one in failed] == [(0, 1, None)]
-    assert failed[0].reason == "error: a hiccup"
-    assert all(one.score is not None for one in result.results)
-
-
-async def test_an_engine_that_dies_leaves_nulls_and_no_wrong_order() -> None:
-    asked = 0
-
-    def label(prompt: str) -> dict[str, float]:
-        nonlocal asked
-        asked += 1
-        if asked > 5:
-            raise EngineError("the engine has died")
-        return by(higher)(prompt)
-
-    result = await judged(FakeEngine(label=label))
-    for response, one in zip(GROUP, result.results, strict=True):
-        assert (one.score is None) is (one.status is not Status.OK), response
-    dead = await judged(FakeEngine(label=label))
-    assert [one.status for one in dead.results] == [Status.ERROR] * 4
-    assert dead.status is Status.ERROR and not any(c.probability for c in dead.comparisons)
-
-
-async def test_a_response_that_was_compared_with_no_other_has_no_score() -> None:
-    def label(prompt: str) -> dict[str, float]:
-        if GROUP[0] in shown(prompt):
-            raise EngineError("gone")
-        return by(higher)(prompt)
-
-    result = await judged(FakeEngine(label=label))
-    assert [one.score is None for one in result.results] == [True, False, False, False]
-    assert "cannot be ranked: gone" in (result.results[0].reason or "")
+    engine = FakeEngine(label=label)
+    result = await judged(engine)
+    assert [i for i, one in enumerate(result.results) if one.score is None] == absent
+    assert all((one.score is None) is (one.status is Status.ERROR) for one in result.results)
+    assert all("cannot be ranked" in (result.results[i].reason or "") for i in absent)
+    for one in result.comparisons:
+        assert (one.probability is None) is (None in (one.forward, one.backward))
+        assert one.reason == ("error: a hiccup" if one.probability is None else None)
+    assert (result.status is Status.OK) is (len(absent) < 4)
 
 
 def test_at_the_deadline_the_group_is_ranked_by_what_was_compared() -> None:
