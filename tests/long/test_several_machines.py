@@ -19,7 +19,7 @@ from loadtests.chaos.scenarios.nodes import replica_nodes
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
 from tests.fake_service import free_port
-from tests.long.grpo_runs import until
+from tests.long.test_grpo_faults import until
 
 pytestmark = pytest.mark.slow
 ASKED = {"response": "#### 18", "reference": "18"}

@@ -81,20 +81,12 @@ def test_a_trainers_wheel_carries_no_weights(installed: Path) -> None:
     assert wheel.stat().st_size < 600_000
 
 
-PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/install.md")
-"""Pages with the commands that install the wheels; the last one serves until it is stopped."""
-
-
-def wheel_commands(page: str) -> str:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    (block,) = re.findall(r"<!-- wheels -->\n```sh\n(.*?)```", text, re.S)
-    return str(block)
-
-
 @pytest.mark.timeout(3600)
-def test_the_commands_of_the_pages_install_and_serve(installed: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_install_and_serve(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "dist").symlink_to(installed.parents[1] / "dist")
-    *install, doctor, serve = wheel_commands(PAGES[0]).splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"<!-- wheels -->\n```sh\n(.*?)```", readme, re.S)
+    *install, doctor, serve = commands.splitlines()
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment["PATH"] = f"{UV.parent}:{environment['PATH']}"
     script = "\n".join([*install, doctor, f"exec {serve.partition('#')[0]}"])
