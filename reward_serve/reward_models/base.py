@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 MODELS_SHARE = 0.9
 """Share of a deadline for the model's answers; the rest is for a result without the late ones."""
+
+
+_HASHED_CHARACTERS = 4096
 
 
 class InvalidRequestError(ValueError):
@@ -224,3 +228,40 @@ def filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan
             start, text = len(text), text + values[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans
+
+
+def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:
+    """The result of a grade; ``unparseable`` if it abstains."""
+    abstained = grade.score is None
+    return ScoreResult(
+        status=Status.UNPARSEABLE if abstained else Status.OK,
+        reason=f"the verifier abstains: {grade.rule}" if abstained else None,
+        score=grade.score,
+        source=None if abstained else "rule",
+        label=grade.outcome if grade.outcome in ("right", "wrong") else None,
+        details={"rule": grade.rule, "answer": grade.answer},
+        template=template,
+        fingerprint=fingerprint,
+    )
+
+
+def request_hash(request: object) -> str:
+    """A hash of response, reference, question and template, as 16 hex digits.
+
+    Only the length and the end of a long text are hashed.
+    """
+    fields = request if isinstance(request, Mapping) else getattr(request, "__dict__", {})
+    digest = hashlib.sha256()
+    for name in ("response", "reference", "question", "template"):
+        value = fields.get(name)
+        try:
+            text = value if isinstance(value, str) else repr(value)
+        except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
+            text = type(value).__name__
+        digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+def chosen(request_hash: str, rate: float) -> bool:
+    """Whether a request belongs to a sample; the same in every replica and at any time."""
+    return int(request_hash[:8], 16) < rate * 2**32

@@ -7,9 +7,11 @@ writes text, whose last verdict counts; the verdicts of several samples are comb
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -35,29 +37,51 @@ from reward_serve.judging.rendering import (
     cut_span,
     shown_as,
 )
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
-from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
     RewardModel,
     Trace,
     best,
+    chosen,
     filled,
     gathered,
     in_time,
+    request_hash,
+    result_of,
     summed_usage,
     timed,
 )
 from reward_serve.reward_models.chat import Chat
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.reward_models.rule import RULES, result_of
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
-from reward_serve.templates import RulesName, Template, inline_template, is_inline
-from reward_serve_answers import VERSION, Grade, UnusableReferenceError, final_answer
+from reward_serve.templates import (
+    RulesName,
+    Template,
+    inline_template,
+    is_inline,
+    read_verdict,
+)
+from reward_serve_answers import (
+    VERSION,
+    Grade,
+    UnusableReferenceError,
+    final_answer,
+    verify_any,
+    verify_strict_any,
+)
+from reward_serve_answers.grade import RIGHT
 from reward_serve_answers.texts import gold_answer
 
+logger = logging.getLogger(__name__)
+
+RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
+    "gsm8k": verify_any,
+    "gsm8k_strict": verify_strict_any,
+}
+"""The verifiers that may decide before the model."""
+_AUDITS = 4
 Aggregate = Literal["vote", "mean"]
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 
@@ -396,6 +420,63 @@ def aggregate(results: Sequence[ScoreResult], how: Aggregate) -> ScoreResult:
     return nearest.model_copy(update={**combined, "score": score, "label": label})
 
 
+class Audit:
+    """Compares rules and model on a sample of requests, in the background.
+
+    If a policy learns to exploit one of the two, the disagreements increase while the reward still
+    looks fine.
+
+    Args:
+        rate: fraction of requests to compare, selected by their hash.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
+        """Number of comparisons by outcome; ``failed`` if the model gave no verdict."""
+        self._rate = rate
+        self._running: set[asyncio.Task[None]] = set()
+
+    def wants(self, request: ScoreRequest) -> bool:
+        """Whether to compare this request; False while ``_AUDITS`` comparisons are running."""
+        if not self._rate or len(self._running) >= _AUDITS:
+            return False
+        return chosen(request_hash(request), self._rate)
+
+    def start(
+        self, request: ScoreRequest, both: Coroutine[Any, Any, tuple[Grade | None, ScoreResult]]
+    ) -> None:
+        """Compare the rules' grade and the model's result."""
+        task = asyncio.ensure_future(self._compare(request, both))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _compare(
+        self, request: ScoreRequest, both: Coroutine[Any, Any, tuple[Grade | None, ScoreResult]]
+    ) -> None:
+        try:
+            grade, result = await both
+        except Exception as error:
+            self.counts["failed"] += 1
+            logger.debug("an audit failed: %r", error)
+            return
+        if grade is None or grade.score is None:
+            return
+        if result.score is None:
+            self.counts["failed"] += 1
+        elif (result.score >= RIGHT / 2) == (grade.score == RIGHT):
+            self.counts["agreed"] += 1
+        else:
+            self.counts["disagreed"] += 1
+            disagreed = self.counts["disagreed"]
+            if disagreed & (disagreed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                logger.warning(
+                    "rules and model disagree on %d of %d requests so far; request %s: rule %s "
+                    "says %s, the model %.2f",
+                    disagreed, sum(self.counts.values()), request_hash(request),
+                    grade.rule, grade.outcome, result.score,
+                )  # fmt: skip
+
+
 class Judge(RewardModel):
     """A judge on one engine.
 
@@ -451,7 +532,7 @@ class Judge(RewardModel):
             if trace is not None:
                 trace.model = result
         if trace is None and self._audit.wants(request):
-            self._audit.compare(request, partial(self._both, comparison, grade, result))
+            self._audit.start(request, self._both(comparison, grade, result))
         return result
 
     def describe(self) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
-from reward_serve.judging.verdict import last_match
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
@@ -43,7 +42,7 @@ from reward_serve.schema import (
     failure,
     retry_after_s,
 )
-from reward_serve.templates import LabelForm, Template
+from reward_serve.templates import LabelForm, Template, last_match
 
 _CUT = "cut_response_characters"
 

@@ -9,7 +9,7 @@ import logging
 import math
 import numbers
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version as installed_version
 from typing import Any, Protocol
 
@@ -24,10 +24,10 @@ from reward_serve.reward_models.base import (
     Trace,
     best,
     gathered,
+    result_of,
     timed,
 )
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
-from reward_serve.templates import RulesName
 from reward_serve_answers import (
     TEXT_VERIFIERS,
     VERSION,
@@ -36,8 +36,6 @@ from reward_serve_answers import (
     UnusableReferenceError,
     VerifierError,
     grade_choice,
-    verify_any,
-    verify_strict_any,
 )
 from reward_serve_answers.committed import without_thinking
 from reward_serve_answers.grade import ABSTAINED, RIGHT, WRONG
@@ -53,12 +51,6 @@ logger = logging.getLogger(__name__)
 
 LIMIT_S = 1.0
 """CPU time limit of a comparison of formulas, or of a search for a pattern."""
-
-RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
-    "gsm8k": verify_any,
-    "gsm8k_strict": verify_strict_any,
-}
-"""The verifiers that may decide before a judge's model."""
 
 
 class Verifier(Protocol):
@@ -310,18 +302,3 @@ class RuleRewardModel(RewardModel):
     def close(self) -> None:
         """Release the verifier's resources."""
         self._verifier.close()
-
-
-def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:
-    """The result of a grade; ``unparseable`` if it abstains."""
-    abstained = grade.score is None
-    return ScoreResult(
-        status=Status.UNPARSEABLE if abstained else Status.OK,
-        reason=f"the verifier abstains: {grade.rule}" if abstained else None,
-        score=grade.score,
-        source=None if abstained else "rule",
-        label=grade.outcome if grade.outcome in ("right", "wrong") else None,
-        details={"rule": grade.rule, "answer": grade.answer},
-        template=template,
-        fingerprint=fingerprint,
-    )

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from reward_serve.child_process import ChildProcess
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
-from reward_serve.templates import PERCENT_SCALE, Template
+from reward_serve.templates import PERCENT_SCALE, Template, read_verdict
 from reward_serve_answers.grade import UndecidedError
 from reward_serve_lab.linting.finding import Finding
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.base import EngineError
-from reward_serve.reward_models.audit import chosen, request_hash
+from reward_serve.reward_models.base import chosen, request_hash
 from reward_serve.schema import ScoreRequest
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
 from reward_serve.templates import (
     MAX_INLINE_CHARACTERS,
@@ -15,6 +14,7 @@ from reward_serve.templates import (
     inline_template,
     load_template,
     parse_template,
+    read_verdict,
     template_names,
 )
 

@@ -9,9 +9,8 @@ from random import Random
 
 import pytest
 
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import ScoreRequest
-from reward_serve.templates import load_template, template_names
+from reward_serve.templates import load_template, read_verdict, template_names
 from reward_serve_answers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, Family, crossed
 from reward_serve_lab.attacks.families.altered_values import OTHER_AMOUNTS
