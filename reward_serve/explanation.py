@@ -31,14 +31,11 @@ class FieldSpan(Span):
     turn: int | None = Field(None, description="0-based index in messages.")
 
 
-class Cut(Span):
+class Cut(FieldSpan):
     """Characters of a request's field that the model does not see."""
 
-    field: FieldName
-    turn: int | None = Field(None, description="0-based index in messages.")
     exact: bool = Field(
-        True,
-        description="False: the template rewrites numerals, so the span is approximate.",
+        True, description="False: the template rewrites numerals, so the span is approximate."
     )
 
 

@@ -558,7 +558,7 @@ class GroupResult(ResultModel):
     comparisons: list[GroupComparison] = Field([])
     details: dict[str, JsonValue] | None = Field(
         None,
-        description="strategy, calls, cycles, and order_agreement: the share of pairs of which "
+        description="strategy, calls, and order_agreement: the share of pairs of which "
         "both orders prefer the same response.",
     )
     latency_ms: float = 0.0

@@ -143,7 +143,7 @@ class Metrics(Observer):
             ),
             "group": counter(
                 "group_comparisons",
-                "Pairs of a group's responses: whether both orders agreed; and cycles.",
+                "Pairs of a group's responses: whether both orders agreed.",
                 "outcome",
             ),
             "composite": counter(

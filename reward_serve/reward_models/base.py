@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
@@ -145,7 +145,7 @@ def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     return chosen.model_copy(update={"usage": summed_usage(results)})
 
 
-async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
     """The results of concurrent calls; if one fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -84,6 +84,8 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 _AUDITS = 4
 Aggregate = Literal["vote", "mean"]
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
+_Both = tuple[Grade | None, ScoreResult]
+"""The rules' grade, None without rules, and the model's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +158,15 @@ def _refusal(
 ) -> str | None:
     """Why an option's value is refused in generate mode."""
     max_tokens, samples = generation.sampling.max_tokens, generation.samples
-    if max_tokens > config.max_tokens:
-        return (
-            f"max_tokens: {max_tokens} is above the deployment's maximum of {config.max_tokens}; "
-            "request fewer, or raise judge.max_tokens"
-        )
-    if samples > config.max_samples:
-        return (
-            f"samples: {samples} is above the deployment's maximum of {config.max_samples}; "
-            "request fewer, or raise judge.max_samples"
-        )
+    for name, value, limit in (
+        ("max_tokens", max_tokens, "max_tokens"),
+        ("samples", samples, "max_samples"),
+    ):
+        if value > (most := getattr(config, limit)):
+            return (
+                f"{name}: {value} is above the deployment's maximum of {most}; request fewer, or "
+                f"raise judge.{limit}"
+            )
     if samples > 1 and generation.sampling.temperature == 0:
         return (
             f"samples: {samples} samples at temperature 0 are identical; set "
@@ -357,12 +358,10 @@ class Comparison:
         prompts are rendered there too.
         """
         request = self.request
-        if takes_long(request):
-            return True
         response = min(len(request.response), CHARACTERS_A_TOKEN * self.response_tokens)
         shared = response + len(request.question or "") + len(self.template.user)
-        references = request.references
-        return shared * max(1, len(references)) + sum(map(len, references)) > LONG_PROMPT
+        prompts = sum(shared + len(reference) for reference in request.references or [""])
+        return takes_long(request) or prompts > LONG_PROMPT
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         """The prompt in the format of explanations."""
@@ -436,25 +435,18 @@ class Audit:
         self._rate = rate
         self._running: set[asyncio.Task[None]] = set()
 
-    def wants(self, request: ScoreRequest) -> bool:
-        """Whether to compare this request; False while ``_AUDITS`` comparisons are running."""
+    def of(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
+        """Compare both, if the request is in the sample and few comparisons are running."""
         if not self._rate or len(self._running) >= _AUDITS:
-            return False
-        return chosen(request_hash(request), self._rate)
+            return
+        if chosen(request_hash(request), self._rate):
+            task = asyncio.ensure_future(self._compare(request, both))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
-    def start(
-        self, request: ScoreRequest, both: Coroutine[Any, Any, tuple[Grade | None, ScoreResult]]
-    ) -> None:
-        """Compare the rules' grade and the model's result."""
-        task = asyncio.ensure_future(self._compare(request, both))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _compare(
-        self, request: ScoreRequest, both: Coroutine[Any, Any, tuple[Grade | None, ScoreResult]]
-    ) -> None:
+    async def _compare(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
         try:
-            grade, result = await both
+            grade, result = await both()
         except Exception as error:
             self.counts["failed"] += 1
             logger.debug("an audit failed: %r", error)
@@ -531,8 +523,8 @@ class Judge(RewardModel):
             result = await self._by_model(comparison)
             if trace is not None:
                 trace.model = result
-        if trace is None and self._audit.wants(request):
-            self._audit.start(request, self._both(comparison, grade, result))
+        if trace is None:
+            self._audit.of(request, partial(self._both, comparison, grade, result))
         return result
 
     def describe(self) -> dict[str, Any]:
@@ -627,7 +619,7 @@ class Judge(RewardModel):
 
     async def _both(
         self, comparison: Comparison, grade: Grade | None, result: ScoreResult
-    ) -> tuple[Grade | None, ScoreResult]:
+    ) -> _Both:
         """The rules' grade and the model's result; asks the one that did not give ``result``."""
         if result.source == "rule":
             return grade, await self._by_model(comparison)

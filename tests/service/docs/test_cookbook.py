@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reward_serve.reward_models.rule import FunctionVerifier
+from reward_serve.reward_models.rule import own_function
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import ScoreRequest
 from tests.fake_service import FakeService, Reply
@@ -100,7 +100,7 @@ def test_its_python_compiles_and_its_rows_are_json(page: Path) -> None:
 
 async def test_the_function_scores_and_is_found() -> None:
     save(DOCS / "cookbook/own-function.md")
-    verifier = FunctionVerifier("brevity:score")
+    verifier = own_function("brevity:score")
     right = ScoreRequest(response="9 + 9\n18", reference="18")
     assert (await verifier.verify(right, "18")).score == 1.0
     assert (await verifier.verify(right, "19")).score == 0.5

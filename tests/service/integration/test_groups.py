@@ -100,7 +100,6 @@ def check_a_group_over_http_and_by_handle(url: str) -> None:
         found = client.score_group({"question": "?", "responses": [f"r {n}" for n in (2, 0, 1)]})
         best, worst, middle = (one.score or 0.0 for one in found.results)
         assert best > middle > worst
-        assert found.details is not None and found.details["cycles"] == 0
 
 
 def check_cohorts_whose_members_are_lost_late_and_doubled(url: str, groups: range) -> None:
