@@ -83,7 +83,7 @@ class Seconds(ResultModel):
     queue: float | None = Field(None, description="From arrival to the reward model.")
     rules: float | None = None
     rendering: float | None = Field(None, description="Rendering the prompts.")
-    engine: float | None = Field(None, description="Time with a running call to the engine.")
+    engine: float | None = Field(None, description="From the first call to the last answer.")
     total: float = 0.0
 
 

@@ -175,7 +175,7 @@ class Trace:
         model: the model's result.
         prompts: functions that describe each prompt; called after scoring, off the event loop.
         cached: whether all answers came from the verdict cache; None until a model answered.
-        seconds: time of each part that ran; concurrent calls count once.
+        seconds: time of each part that ran, from its first call to the end of its last.
         members: explanations of a composite's or cascade's members.
     """
 
@@ -185,20 +185,16 @@ class Trace:
     cached: bool | None = None
     seconds: dict[Part, float] = field(default_factory=dict)
     members: dict[str, Explanation] | None = None
-    _running: dict[Part, list[float]] = field(default_factory=dict)
+    _began: dict[Part, float] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, part: Part) -> Iterator[None]:
-        """Add the time of the block to the part's."""
-        starts = self._running.setdefault(part, [])
-        starts.append(time.perf_counter() if not starts else starts[0])
+        """Time the block as one of the part's calls."""
+        began = self._began.setdefault(part, time.perf_counter())
         try:
             yield
         finally:
-            began = starts.pop()
-            if not starts:
-                spent = time.perf_counter() - began
-                self.seconds[part] = self.seconds.get(part, 0.0) + spent
+            self.seconds[part] = time.perf_counter() - began
 
     def graded(self, grade: Grade, request: ScoreRequest) -> None:
         """Record the rules' grade, with the answer's last place in the response."""
@@ -215,7 +211,7 @@ class Trace:
 
 
 def timed(trace: Trace | None, part: Part) -> AbstractContextManager[None]:
-    """Add the time of the block to the trace, if there is one."""
+    """Time the block as one of the part's calls, if there is a trace."""
     return _UNTIMED if trace is None else trace.timed(part)
 
 

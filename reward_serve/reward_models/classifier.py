@@ -62,17 +62,13 @@ class Classifier(RewardModel):
         details: dict[str, Any] = {"logits": list(output.logits)}
         details |= {"cut_turns": cut_turns} if cut_turns else {}
         details |= {"cut_characters": cut_characters} if cut_characters else {}
-        logit = self._logit(output.logits)
+        about: dict[str, Any] = {"fingerprint": self._fingerprint, "usage": output.usage}
+        score = self._normalised(output.logits)
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
-            return failure(Status.ERROR, reason, fingerprint=self._fingerprint, usage=output.usage)
+            return failure(Status.ERROR, reason, **about)
         return ScoreResult(
-            status=Status.OK,
-            score=self._normalised(logit),
-            source="classifier",
-            details=details,
-            fingerprint=self._fingerprint,
-            usage=output.usage,
+            status=Status.OK, score=score, source="classifier", details=details, **about
         )
 
     def _shown(
@@ -102,19 +98,14 @@ class Classifier(RewardModel):
             "fingerprint": self._fingerprint,
         }
 
-    def _logit(self, logits: Any) -> float:
-        label = self._config.label
-        if label is None and len(logits) > 1:
+    def _normalised(self, logits: Sequence[float]) -> float:
+        label, count = self._config.label, len(logits)
+        if (label or 0) >= count or (label is None and count > 1):
             raise ValueError(
-                f"classifier.label: the model has {len(logits)} logits; set the reward's index"
+                f"classifier.label: the model has {count} logits, and {label} is not the index of "
+                "one; set the reward's"
             )
-        if (label or 0) >= len(logits):
-            raise ValueError(
-                f"classifier.label: {label} is out of range; the model has {len(logits)} logits"
-            )
-        return float(logits[label or 0])
-
-    def _normalised(self, logit: float) -> float:
+        logit = logits[label or 0]
         if self._config.normalisation == "sigmoid":
             return 0.5 * (1 + math.tanh(logit / 2))
         return self._config.scale * logit + self._config.shift
