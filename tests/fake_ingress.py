@@ -14,7 +14,7 @@ from reward_serve.http.auth import digest_of
 from reward_serve.http.ingress import Ingress
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.chat import Chat, ChatRequest
+from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
 from tests.fake_service import FakeGroups
@@ -58,7 +58,7 @@ class FakeHandle:
         self.app_name, self.deployment_name = "tests", name
         self._before = before
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
-        rule.chat = cast("Chat", EchoingChat())
+        rule.chat = echoing_chat
         rule.groups = cast("Any", FakeGroups())
         self._scorer = Scorer(name, rule, Admission(64, 4096), 1024)
 
@@ -93,12 +93,10 @@ class FakeHandle:
         return {"name": self.deployment_name}
 
 
-class EchoingChat:
+async def echoing_chat(request: ChatRequest) -> list[TextOutput]:
     """Writes the last value that it was given."""
-
-    async def complete(self, request: ChatRequest) -> list[TextOutput]:
-        text = request.messages[-1].content
-        return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
+    text = request.messages[-1].content
+    return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
 
 
 class FakeMethod:

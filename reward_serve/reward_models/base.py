@@ -33,7 +33,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failur
 from reward_serve_answers import Grade
 
 if TYPE_CHECKING:
-    from reward_serve.reward_models.chat import Chat
+    from reward_serve.reward_models.chat import ChatRequest
     from reward_serve.reward_models.group import GroupJudge
 
 T = TypeVar("T")
@@ -58,8 +58,8 @@ class DeadlinePassedError(Exception):
 class RewardModel(Protocol):
     """Scores requests, independently of Ray and HTTP."""
 
-    chat: Chat | None = None
-    """Chat completions, if the model generates text."""
+    chat: Callable[[ChatRequest], Awaitable[Sequence[TextOutput]]] | None = None
+    """Generates chat completions, if the model generates text."""
     groups: GroupJudge | None = None
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True

@@ -53,7 +53,7 @@ from reward_serve.reward_models.base import (
     summed_usage,
     timed,
 )
-from reward_serve.reward_models.chat import Chat
+from reward_serve.reward_models.chat import complete
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import (
@@ -492,7 +492,8 @@ class Judge(RewardModel):
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         of_one = self._config.model_copy(update={"samples": 1})  # a chat's client sets n
-        self.chat: Chat = Chat(
+        self.chat = partial(
+            complete,
             self._cache or engine,
             lambda options: generation_of(options, of_one, "generate", self._ends_thinking),
             self._config.max_tokens,

@@ -22,7 +22,7 @@ class FakeChat:
         self._fault, self._seconds = fault, seconds
         self.cancelled = False
 
-    async def complete(self, request: ChatRequest) -> list[TextOutput]:
+    async def __call__(self, request: ChatRequest) -> list[TextOutput]:
         try:
             await asyncio.sleep(self._seconds)
         except asyncio.CancelledError:
