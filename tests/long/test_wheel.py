@@ -15,7 +15,6 @@ import pytest
 
 from reward_serve.client.http import HttpRewardClient
 from reward_serve.shipped import deployments_files, requirements_file
-from tests.fake_service import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 LICENCES = ("LICENSE", "NOTICE")
@@ -104,27 +103,6 @@ def test_the_commands_of_the_readme_install_and_serve(installed: Path, tmp_path:
             command, "ask", "", "It comes to eighteen.", "--reference", "18", cwd=tmp_path
         )
         assert "source: judge" in printed
-        service.terminate()
-        assert service.wait(60) == 0
-    finally:
-        service.kill()
-
-
-def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path) -> None:
-    port = str(free_port())
-    command = [str(installed / "reward-serve"), "serve", "rule.yaml", "--port", port]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    service = subprocess.Popen(command, cwd=tmp_path, env=environment)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _run(installed / "reward-serve", "wait", "--url", url, cwd=tmp_path)
-        with HttpRewardClient(url) as client:
-            assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
-        ask = (
-            "import sys; from reward_serve_verl import compute_score_sync as score\n"
-            "print(score('gsm8k', '#### 18', '18', url=sys.argv[1], on_failure='raise')['score'])"
-        )
-        assert _run(installed / "python", "-c", ask, url, cwd=tmp_path).strip() == "1.0"
         service.terminate()
         assert service.wait(60) == 0
     finally:
