@@ -82,6 +82,7 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 }
 """The verifiers that may decide before the model."""
 _AUDITS = 4
+_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "samples", "max_samples"}
 Aggregate = Literal["vote", "mean"]
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
@@ -537,14 +538,9 @@ class Judge(RewardModel):
             "engine": self._about,
             "template": default.name,
             "templates": self._config.known_templates,
-            "inline_templates": self._config.inline_templates,
-            "mode": mode,
+            **self._config.model_dump(include=_DESCRIBED),
             "rules_first": self._rules(default) is not None,
             "response_tokens": self._budget(default),
-            "max_tokens": self._config.max_tokens,
-            "enable_thinking": self._config.enable_thinking,
-            "samples": self._config.samples,
-            "max_samples": self._config.max_samples,
             "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, mode, generation),

@@ -209,27 +209,20 @@ def read_template_file(path: Path) -> dict[str, Any]:
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )
     try:
-        data = yaml.safe_load(path.read_bytes())
+        data: Any = yaml.safe_load(path.read_bytes())
+        if isinstance(data, dict):
+            parse_template(path.stem, data)
+            return data
+        why = f"contains {type(data).__name__}; write fields such as system, user and generate"
     except OSError as error:
-        raise ValueError(
-            f"template: {str(path)!r} cannot be read ({error.strerror}); give a path that exists "
-            "where Serve builds the application"
-        ) from None
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise ValueError(f"template: {str(path)!r} is not YAML: {_in_one_line(error)}") from None
-    if not isinstance(data, dict):
-        raise ValueError(
-            f"template: {str(path)!r} contains {type(data).__name__}; write fields such as "
-            "system, user and generate"
-        )
-    try:
-        parse_template(path.stem, data)
+        why = f"cannot be read ({error.strerror}); give a path that exists where Serve builds the "
+        why += "application"
     except ValidationError as error:
-        raise ValueError(
-            f"template: {str(path)!r}: {describe_errors(error, Template)}; for details run "
-            "`reward-serve template check` (needs reward-serve-lab)"
-        ) from None
-    return data
+        why = f"is invalid: {describe_errors(error, Template)}; for details run `reward-serve template check` "
+        why += "(needs reward-serve-lab)"
+    except (yaml.YAMLError, UnicodeError) as error:
+        why = f"is not YAML: {' '.join(str(error).split())}"
+    raise ValueError(f"template: {str(path)!r} {why}")
 
 
 def parse_template(name: str, data: dict[str, Any]) -> Template:
@@ -255,10 +248,6 @@ def template_names(folder: str = "") -> tuple[str, ...]:
 
 def _folder(folder: str) -> resources.abc.Traversable:
     return resources.files("reward_serve.templates").joinpath(folder)
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def is_inline(template: str) -> bool:
