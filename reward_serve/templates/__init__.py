@@ -218,8 +218,8 @@ def read_template_file(path: Path) -> dict[str, Any]:
         why = f"cannot be read ({error.strerror}); give a path that exists where Serve builds the "
         why += "application"
     except ValidationError as error:
-        why = f"is invalid: {describe_errors(error, Template)}; for details run `reward-serve template check` "
-        why += "(needs reward-serve-lab)"
+        why = f"is invalid: {describe_errors(error, Template)}; for details run "
+        why += "`reward-serve template check` (needs reward-serve-lab)"
     except (yaml.YAMLError, UnicodeError) as error:
         why = f"is not YAML: {' '.join(str(error).split())}"
     raise ValueError(f"template: {str(path)!r} {why}")
