@@ -58,7 +58,7 @@ class ConversationRenderer:
         Raises:
             ValueError: the chat template alone is too long, or rejects these turns.
         """
-        texts = [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
+        texts = self._contents(turns)
         first = 1 if turns[0]["role"] == "system" else 0
         ends = [enough(text, self._max_tokens, self._read, at_end=True) for text in texts]
         tokens = {i: _last(self._max_tokens, *end) for i, end in enumerate(ends)}
@@ -90,7 +90,9 @@ class ConversationRenderer:
                 ids += tokens[kept[place]][0]
         return Conversation(ids, {i: tokens[i][1] for i in kept})
 
-    def texts(self, turns: Sequence[Turn], shown: Mapping[int, int]) -> list[tuple[str, int, int]]:
+    def texts(
+        self, turns: Sequence[Turn], shown: Mapping[int, int]
+    ) -> list[tuple[str, int | None]]:
         """The text of a rendered conversation, in parts.
 
         Args:
@@ -98,22 +100,18 @@ class ConversationRenderer:
             shown: ``Conversation.shown``.
 
         Returns:
-            Each part with the index of its turn (-1 for the chat template's text), and its offset
-            in that turn's content.
+            Each part with the index of its turn; None for the chat template's text.
         """
-        places = list(shown)
-        parts = []
+        texts, places = self._contents(turns), list(shown)
+        parts: list[tuple[str, int | None]] = []
         for text, place in _parts([turns[i] for i in places], self._tokenizer.conversation):
-            parts.append((text, -1, 0))
+            parts.append((text, None))
             if place is not None:
-                turn = places[place]
-                content = turns[turn]["content"]
-                start = shown[turn]
-                if self._trims:
-                    start += len(content) - len(content.lstrip())
-                    content = content.rstrip()
-                parts.append((content[start:], turn, start))
+                parts.append((texts[places[place]][shown[places[place]] :], places[place]))
         return parts
+
+    def _contents(self, turns: Sequence[Turn]) -> list[str]:
+        return [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
 
     def _shared(
         self,

@@ -75,16 +75,14 @@ class Classifier(RewardModel):
         self, request: ScoreRequest, turns: list[dict[str, str]], rendered: Conversation
     ) -> ShownPrompt:
         text, fields, cut = "", [], []
-        for part, turn, begin in self._renderer.texts(turns, rendered.shown):
-            if turn >= 0:
-                place = _place(request, turns, turn)
-                fields.append(FieldSpan(**place, start=len(text), end=len(text) + len(part)))
-                if rendered.shown[turn]:
-                    cut.append(Cut(**place, start=begin - rendered.shown[turn], end=begin))
+        for part, place in self._renderer.texts(turns, rendered.shown):
+            if place is not None:
+                span = {"start": len(text), "end": len(text) + len(part)}
+                fields.append(FieldSpan(**_place(request, turns, place), **span))
             text += part
-        for turn in sorted(set(range(len(turns))) - set(rendered.shown)):
-            place = _place(request, turns, turn)
-            cut.append(Cut(**place, start=0, end=len(turns[turn]["content"])))
+        for number, turn in enumerate(turns):
+            if end := rendered.shown.get(number, len(turn["content"])):
+                cut.append(Cut(**_place(request, turns, number), start=0, end=end))
         count = len(rendered.token_ids)
         return ShownPrompt(mode="classify", text=text, fields=fields, cut=cut, token_count=count)
 
