@@ -191,9 +191,6 @@ class Options(BaseModel):
     thinking_tokens: Count | None = Field(
         None, description="Maximum tokens of max_tokens for thinking, which the engine then ends."
     )
-    samples: Count | None = Field(
-        None, description="Number of answers for one verdict, in generate mode."
-    )
     cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
 
 

@@ -69,7 +69,7 @@ class ChatRequest(BaseModel):
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    n: Count | None = None
+    n: int | None = Field(None, strict=True, ge=1, le=8)
     chat_template_kwargs: TemplateSettings = Field(default_factory=TemplateSettings)
     timeout_s: Timeout = CHAT_TIMEOUT_S
     seed: Seed | None = None
@@ -93,7 +93,6 @@ class ChatRequest(BaseModel):
             top_p=self.top_p,
             max_tokens=self.max_completion_tokens or self.max_tokens,
             enable_thinking=self.chat_template_kwargs.enable_thinking,
-            samples=self.n if self.n != 1 else None,
         )
 
     @property

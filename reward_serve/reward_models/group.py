@@ -204,11 +204,8 @@ class GroupJudge:
             raise InvalidRequestError(str(error)) from None
         mode: Mode = self._config.mode if template.label else "generate"
         comparison = self._prepare(request.as_single(), template, mode)
-        comparison = replace(
-            comparison,
-            generation=replace(comparison.generation, aggregate="mean"),
-            fingerprint=f"{comparison.fingerprint};group={strategy}",
-        )
+        fingerprint = f"{comparison.fingerprint};group={strategy}"
+        comparison = replace(comparison, fingerprint=fingerprint)
         answers = await self._answers(comparison, request, strategy, place)
         size = len(request.responses)
         return await off_loop(size > _LONG_GROUP, self._ranked, comparison, answers, size, strategy)

@@ -1,8 +1,8 @@
 """Kind ``judge``: a language model compares a response with its reference.
 
 In label mode one forward pass gives the probability of each label. In generate mode the judge
-writes text, whose last verdict counts; the verdicts of several samples are combined. With
-``rules_first`` the model is used only if no rule decides.
+writes text, whose last verdict counts. With ``rules_first`` the model is used only if no rule
+decides.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import JudgeConfig
@@ -50,7 +48,6 @@ from reward_serve.reward_models.base import (
     in_time,
     request_hash,
     result_of,
-    summed_usage,
     timed,
 )
 from reward_serve.reward_models.chat import complete
@@ -82,8 +79,7 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 }
 """The verifiers that may decide before the model."""
 _AUDITS = 4
-_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "samples", "max_samples"}
-Aggregate = Literal["vote", "mean"]
+_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
 """The rules' grade, None without rules, and the model's result."""
@@ -91,12 +87,10 @@ _Both = tuple[Grade | None, ScoreResult]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How the judge generates its answers, and how their verdicts are combined."""
+    """How the judge generates its answer."""
 
     sampling: Sampling
     enable_thinking: bool = False
-    samples: int = 1
-    aggregate: Aggregate = "vote"
 
     @property
     def settings(self) -> str:
@@ -105,7 +99,7 @@ class Generation:
         thinking = (sampling.thinking_tokens or "on") if self.enable_thinking else "off"
         return (
             f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
-            f"top_p={sampling.top_p:g};thinking={thinking};samples={self.samples}-{self.aggregate}"
+            f"top_p={sampling.top_p:g};thinking={thinking}"
         )
 
 
@@ -133,8 +127,8 @@ def generation_of(
                 "judge.allowed_options"
             )
     if mode == "label":
-        for name in ("enable_thinking", "thinking_tokens", "samples"):
-            if getattr(options, name) and (name, options.samples) != ("samples", 1):
+        for name in ("enable_thinking", "thinking_tokens"):
+            if getattr(options, name):
                 raise InvalidRequestError(
                     f"options.{name}: has no effect in label mode; remove it, or set "
                     "options.mode: generate"
@@ -148,46 +142,28 @@ def generation_of(
         top_p=options.top_p or config.top_p,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
     )
-    generation = Generation(sampling, enabled, options.samples or config.samples, config.aggregate)
-    if refusal := _refusal(options, generation, config, ends_thinking):
-        raise InvalidRequestError(f"options.{refusal}")
-    return generation
+    if sampling.max_tokens > config.max_tokens:
+        raise InvalidRequestError(
+            f"options.max_tokens: {sampling.max_tokens} is above the deployment's maximum of "
+            f"{config.max_tokens}; request fewer, or raise judge.max_tokens"
+        )
+    if options.thinking_tokens is not None:
+        _check_thinking(options.thinking_tokens, sampling, enabled, ends_thinking)
+    return Generation(sampling, enabled)
 
 
-def _refusal(
-    options: Options, generation: Generation, config: JudgeConfig, ends_thinking: bool
-) -> str | None:
-    """Why an option's value is refused in generate mode."""
-    max_tokens, samples = generation.sampling.max_tokens, generation.samples
-    for name, value, limit in (
-        ("max_tokens", max_tokens, "max_tokens"),
-        ("samples", samples, "max_samples"),
-    ):
-        if value > (most := getattr(config, limit)):
-            return (
-                f"{name}: {value} is above the deployment's maximum of {most}; request fewer, or "
-                f"raise judge.{limit}"
-            )
-    if samples > 1 and generation.sampling.temperature == 0:
-        return (
-            f"samples: {samples} samples at temperature 0 are identical; set "
-            "options.temperature, such as 0.6, or samples: 1"
-        )
-    if options.thinking_tokens is None:
-        return None
-    if not generation.enable_thinking:
-        return "thinking_tokens: thinking is off; set options.enable_thinking"
-    if not ends_thinking:
-        return (
-            "thinking_tokens: this engine cannot limit thinking; remove it, or set "
-            "engine.engine_kwargs.reasoning_parser, for example to qwen3"
-        )
-    if options.thinking_tokens >= max_tokens:
-        return (
-            f"thinking_tokens: {options.thinking_tokens} leaves no room for a verdict in "
-            f"max_tokens: {max_tokens}; lower it"
-        )
-    return None
+def _check_thinking(tokens: int, sampling: Sampling, enabled: bool, ends_thinking: bool) -> None:
+    why = None
+    if not enabled:
+        why = "thinking is off; set options.enable_thinking"
+    elif not ends_thinking:
+        why = "this engine cannot limit thinking; remove it, or set "
+        why += "engine.engine_kwargs.reasoning_parser, for example to qwen3"
+    elif tokens >= sampling.max_tokens:
+        why = f"{tokens} leaves no room for a verdict in max_tokens: {sampling.max_tokens}; "
+        why += "lower it"
+    if why is not None:
+        raise InvalidRequestError(f"options.thinking_tokens: {why}")
 
 
 # An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
@@ -272,19 +248,17 @@ class Comparison:
         )
 
     async def _by_text(self, reference: str) -> ScoreResult:
-        """Generate the verdict, or combine the verdicts of several samples."""
+        """Generate the verdict."""
         prompt = await self.render(reference)
-        outputs = await gathered(
-            self.answer(
-                self.engine.generate, prompt, replace(self.generation.sampling, sample=sample)
-            )
-            for sample in range(self.generation.samples)
-        )
-        details = cut_details(prompt) or None
-        results = [self._written(output, details) for output in outputs]
-        if results[0].score is None:
+        output = await self.answer(self.engine.generate, prompt, self.generation.sampling)
+        result = read_verdict(self.template, output.text, output.cut_off)
+        if result.score is None:
             self.forget(prompt)
-        return aggregate(results, self.generation.aggregate)
+        else:
+            result.source = "cache" if output.cached else self.source
+        about = {"template": self.template.name, "fingerprint": self.fingerprint}
+        details = cut_details(prompt) or None
+        return result.model_copy(update={**about, "details": details, "usage": output.usage})
 
     def forget(self, prompt: Prompt) -> None:
         """Let a hosted endpoint answer again what it gave no verdict for.
@@ -293,14 +267,6 @@ class Comparison:
         """
         if self.source == "remote" and isinstance(self.engine, CachingEngine):
             self.engine.forget(prompt, self.generation.sampling)
-
-    def _written(self, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
-        """The result of one generated answer."""
-        result = read_verdict(self.template, output.text, output.cut_off)
-        if result.score is not None:
-            result.source = "cache" if output.cached else self.source
-        about = {"template": self.template.name, "fingerprint": self.fingerprint}
-        return result.model_copy(update={**about, "details": details, "usage": output.usage})
 
     async def render(self, reference: str) -> Prompt:
         """Render the prompt, with room for the judge's answer.
@@ -396,30 +362,6 @@ def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
     return {label: weight / total for label, weight in weights.items()}
 
 
-def aggregate(results: Sequence[ScoreResult], how: Aggregate) -> ScoreResult:
-    """Combine the verdicts of several samples.
-
-    If at most half of them have a score, the result is the first failure. ``vote`` takes the most
-    frequent score, in a tie the lowest; ``mean`` takes the mean. The text is that of a sample with
-    this score, or with the nearest; ``details.samples`` lists every score.
-    """
-    if len(results) == 1:
-        return results[0]
-    scores = [result.score for result in results if result.score is not None]
-    details = (results[0].details or {}) | {"samples": [result.score for result in results]}
-    combined: dict[str, Any] = {"details": details, "usage": summed_usage(results)}
-    if 2 * len(scores) <= len(results):
-        failed = next(result for result in results if result.score is None)
-        reason = f"{len(results) - len(scores)} of {len(results)} samples: {failed.reason}"
-        return failed.model_copy(update={**combined, "reason": reason})
-    counts = Counter(scores)
-    score = fmean(scores) if how == "mean" else min(scores, key=lambda s: (-counts[s], s))
-    scored = [result for result in results if result.score is not None]
-    nearest = min(scored, key=lambda result: abs((result.score or 0.0) - score))
-    label = nearest.label if nearest.score == score else None
-    return nearest.model_copy(update={**combined, "score": score, "label": label})
-
-
 class Audit:
     """Compares rules and model on a sample of requests, in the background.
 
@@ -492,11 +434,10 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
-        of_one = self._config.model_copy(update={"samples": 1})  # a chat's client sets n
         self.chat = partial(
             complete,
             self._cache or engine,
-            lambda options: generation_of(options, of_one, "generate", self._ends_thinking),
+            lambda options: generation_of(options, self._config, "generate", self._ends_thinking),
             self._config.max_tokens,
         )
         if config.group is not None:

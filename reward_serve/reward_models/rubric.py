@@ -72,8 +72,6 @@ class RubricJudge(Judge):
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
         comparison = self._comparison(request, trace)
-        if comparison.generation.samples > 1:
-            raise InvalidRequestError("options.samples: criteria are answered once; remove it")
         reference = "\n\nor\n\n".join(request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
         result = self._result(comparison, criteria, await answer(comparison, criteria, reference))

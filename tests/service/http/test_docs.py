@@ -98,7 +98,6 @@ def test_a_request_is_described_with_all_its_fields() -> None:
         "max_tokens",
         "enable_thinking",
         "thinking_tokens",
-        "samples",
         "cache",
     }
 

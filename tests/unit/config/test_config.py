@@ -542,15 +542,10 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
     ("judge", "said"),
     [
         pytest.param({"template_data": {}}, "template_data: only for a template file", id="data"),
-        pytest.param({"samples": 2}, "2 samples at temperature: 0 are identical", id="alike"),
-        pytest.param(
-            {"samples": 9, "temperature": 1}, "above max_samples: 8; raise max_samples", id="many"
-        ),
         pytest.param(
             {"thinking_tokens": 512}, "leaves no room for a verdict in max_tokens: 512", id="budget"
         ),
         pytest.param({"thinking_tokens": 9}, "engine_kwargs.reasoning_parser", id="no parser"),
-        pytest.param({"aggregate": "max"}, "'vote' or 'mean' (found 'max')", id="aggregate"),
     ],
 )
 def test_a_judge_with_contradictory_settings_is_refused(judge: dict[str, Any], said: str) -> None:
@@ -658,7 +653,6 @@ def test_a_rubrics_defaults_are_its_own() -> None:
             {"rubric": {"rubrics": {"s": [{"name": "a"}]}}},
             "rubrics.s.0.text: is missing; add 'text: ...' to models.0.rubric.rubrics.s.0",
         ),
-        ({"judge": {"samples": 2, "temperature": 1}}, "judge: samples: 2, but criteria"),
         (
             {"kind": "remote", "remote": {"model": "x"}, "rubric": {}, "judge": {"mode": "label"}},
             "judge.mode: an endpoint answers all criteria in one text; set generate",

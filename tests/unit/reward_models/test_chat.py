@@ -98,6 +98,7 @@ async def test_what_is_written_is_bounded_by_deployment_and_context() -> None:
         ({"messages": []}, "messages: "),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: "),
         ({"temperature": 3}, "temperature: "),
+        ({"n": 9}, "n: "),
     ],
 )
 def test_what_would_change_the_answer_and_is_not_done_is_refused(
@@ -110,21 +111,13 @@ def test_what_would_change_the_answer_and_is_not_done_is_refused(
 
 def test_values_that_change_nothing_are_taken_as_left_out() -> None:
     neutral = {"logprobs": False, "top_logprobs": 0, "stop": None, "frequency_penalty": 0.0, "n": 1}
-    assert ChatRequest.model_validate({**RECORDED, **neutral}).options.samples is None
-
-
-async def test_the_samples_of_a_verdict_do_not_apply_to_chat() -> None:
-    model, _ = chat(samples=4, temperature=0.6)
-    asked = {**RECORDED, "temperature": 0.0, "n": 1}
-    assert len(await model(ChatRequest.model_validate(asked))) == 1
+    assert ChatRequest.model_validate({**RECORDED, **neutral}).n == 1
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"messages": [{"role": "user", "content": "x" * 9000}]}, "9000 bytes exceed"),
-        ({"n": 9}, "samples"),
-        ({"n": 2, "temperature": 0.0}, "temperature 0"),
         ({"messages": [{"role": "user", "content": "x" * 300}]}, "shorten them"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "begin with a user"),
     ],

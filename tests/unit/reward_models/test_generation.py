@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.judge import Judge, aggregate
-from reward_serve.schema import Options, ScoreResult, Status, failure
+from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import Options
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request
-
-
-def writes(*texts: str) -> FakeEngine:
-    """An engine that writes these in turn."""
-    turns = itertools.cycle(texts)
-    return FakeEngine(text=lambda prompt: (next(turns), False))
 
 
 def thinker(engine: FakeEngine, **settings: Any) -> Judge:
@@ -27,54 +20,6 @@ def thinker(engine: FakeEngine, **settings: Any) -> Judge:
         "judge": {"mode": "generate", "audit_rate": 0.0, "rules_first": False, **settings},
     }
     return Judge(JudgeModel.model_validate(config), engine)
-
-
-def samples(*scores: float | None) -> list[ScoreResult]:
-    """A verdict a score; where it is None, unparseable."""
-    return [
-        failure(Status.UNPARSEABLE, "no verdict", text=f"text {i}")
-        if score is None
-        else ScoreResult(status=Status.OK, score=score, text=f"text {i}", label=f"{score:g}")
-        for i, score in enumerate(scores)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("scores", "vote", "mean"),
-    [
-        ([1.0, 0.0, 1.0], 1.0, 2 / 3),
-        ([1.0, 0.0], 0.0, 0.5),
-        ([1.0, None, 1.0], 1.0, 1.0),
-        ([0.2, 0.9, 0.4], 0.2, 0.5),
-        ([1.0, None], None, None),
-        ([None, 1.0, None], None, None),
-    ],
-)
-def test_a_vote_takes_the_commonest_score_and_a_mean_the_mean_of_a_majority_of_verdicts(
-    scores: list[float | None], vote: float | None, mean: float | None
-) -> None:
-    voted, averaged = (aggregate(samples(*scores), how) for how in ("vote", "mean"))
-    assert voted.score == vote
-    assert averaged.score == (None if mean is None else pytest.approx(mean))
-    for verdict in (voted, averaged):
-        assert verdict.details == {"samples": scores}
-        if vote is None:
-            assert verdict.status is Status.UNPARSEABLE
-            assert f"of {len(scores)} samples: no verdict" in (verdict.reason or "")
-
-
-def test_the_text_and_the_label_are_those_of_an_agreeing_sample() -> None:
-    verdict = aggregate(samples(0.0, 1.0, 1.0), "vote")
-    assert (verdict.text, verdict.label) == ("text 1", "1")
-    assert aggregate(samples(0.0, 1.0), "mean").label is None
-
-
-async def test_the_requested_answers_are_sampled_independently() -> None:
-    engine = writes("VERDICT: 1", "VERDICT: 0", "VERDICT: 1")
-    options = Options(mode="generate", samples=3, temperature=0.7)
-    verdict = await judge(engine).score(request(options=options))
-    assert (verdict.score, verdict.details) == (1.0, {"samples": [1.0, 0.0, 1.0]})
-    assert [each.sample for each in engine.settings] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +54,6 @@ async def test_a_request_may_turn_thinking_off() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"samples": 9, "temperature": 1.0}, "options.samples: 9 is above .* raise judge.max"),
-        ({"samples": 2}, "options.samples: 2 samples at temperature 0 .* set options.temperature"),
-        ({"samples": 2, "mode": "label"}, "options.samples: has no effect in label mode"),
         ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: has no effect"),
         ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: has no effect"),
         ({"max_tokens": 513}, "options.max_tokens: 513 is above .* maximum of 512; request"),
@@ -142,7 +84,7 @@ async def test_a_template_file_judges_by_default_and_by_its_name() -> None:
         "user": "{REFERENCE_SOLUTION}\n<response>\n{CANDIDATE_SOLUTION}\n</response>",
         "generate": {**form, "example": "MARK: 1"},
     }
-    engine = writes("MARK: 0.5")
+    engine = FakeEngine(text=lambda prompt: ("MARK: 0.5", False))
     scorer = judge(engine, template="mine/ours.yaml", template_data=data, mode="generate")
     for name in (None, "ours"):
         verdict = await scorer.score(request(template=name))

@@ -334,7 +334,6 @@ async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_
         generate | {"temperature": 1.0},
         generate | {"top_p": 0.5},
         generate | {"enable_thinking": True},
-        generate | {"samples": 3, "temperature": 1.0},
     ]
     assert len({await of(**each) for each in different}) == len(different)
     other = request("It is 17.", "17", id="7", group="g", timeout_s=1)
