@@ -29,8 +29,7 @@ from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
-    missing,
-    status_to_report,
+    no_score,
 )
 from reward_serve.reward_models.judge import Comparison, Judge, cut_details
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
@@ -117,9 +116,9 @@ class RubricJudge(Judge):
     ) -> ScoreResult:
         parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
         scores = [
-            (result.score, criterion.weight)
-            for criterion, result in zip(criteria, results, strict=True)
-            if result.score is not None
+            (r.score, c.weight)
+            for c, r in zip(criteria, results, strict=True)
+            if r.score is not None
         ]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
@@ -144,10 +143,9 @@ class RubricJudge(Judge):
         if score and any(c.required and c.weight > 0 and not parts[c.name].score for c in criteria):
             score = 0.0
         if score is None:
-            status = status_to_report(list(parts.values()), needed, required)
-            why = missing(parts, needed, "criteria")
-            why += "; a required one has none" if lacking else ""
-            return failure(status, why, **about)
+            status, reason = no_score(parts, needed, "criteria", required)
+            reason += "; a required one has none" if lacking else ""
+            return failure(status, reason, **about)
         cached = all(result.source == "cache" for result in results)
         source = "cache" if cached else self._source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
