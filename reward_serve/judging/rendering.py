@@ -290,7 +290,11 @@ class Renderer:
         responses = [name for name in template.fields if name.startswith("response")]
         others = [name for name in template.fields if name not in responses]
         for name in others:
-            self._check_length(name, fields[name])
+            if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
+                raise ValueError(
+                    f"{name}: {len(fields[name])} characters do not fit a prompt of "
+                    f"{self._max_prompt_tokens} tokens; shorten it"
+                )
         read = {name: self._read(shown, fields[name]) for name in others}
         texts = {name: text for name, (text, _) in read.items()}
         encoded = {name: ids for name, (_, ids) in read.items()}
@@ -349,23 +353,14 @@ class Renderer:
         unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
 
-    def _check_length(self, name: str, text: str) -> None:
-        """Reject a text that is far too long, unread."""
-        most = self._max_prompt_tokens
-        if len(text) > CHARACTERS_A_TOKEN * most:
-            raise ValueError(
-                f"{name}: {len(text)} characters do not fit a prompt of {most} tokens; shorten it"
-            )
-
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
         skeleton = self._skeletons.get(key)
         if skeleton is None:
             skeleton = self._build(template, mode, enable_thinking)
-            while len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
-                # Long prompts are rendered in a thread, which may remove the same one.
-                self._skeletons.pop(next(iter(list(self._skeletons))), None)
+            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
+                self._skeletons.clear()
             self._skeletons[key] = skeleton
         return skeleton
 

@@ -293,19 +293,16 @@ def inline_template(text: str) -> Template:
 
 
 def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
-    """Parse the verdict in a judge's text.
+    """The score and the label that a judge wrote, or the reason why there are none.
 
-    A text that was cut off has no final verdict, even if it contains one: the judge may have been
+    The last verdict counts: a judge may quote the response, and with it a verdict, before it
+    concludes. A text that was cut off has none, even if it contains one: the judge may have been
     quoting it, or about to change its mind.
 
     Args:
         template: the template, with the pattern of a verdict.
         text: the judge's text.
         cut_off: whether the judge reached its token limit.
-
-    Returns:
-        A result with the judge's text, and with the score and the label that it wrote or the
-        reason why there is none.
     """
     written = last_match(template, text, cut_off)
     if isinstance(written, ScoreResult):
@@ -360,4 +357,4 @@ def _score(template: Template, label: str) -> float | None:
     if not _NUMBER.fullmatch(label):
         return None
     value = float(label) / template.generate.scale
-    return value if 0.0 <= value <= 1.0 else None
+    return value if value <= 1.0 else None
