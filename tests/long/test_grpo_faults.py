@@ -17,6 +17,7 @@ import pytest
 
 from deployments.local import ROOT
 from examples.tests.grpo import fake_endpoint
+from reward_serve.schema import ScoreRequest
 from reward_serve_judge.weights import prepare_bundled
 from tests.fake_service import Call, FakeService, Reply
 from tests.service.engines.owners import runs
@@ -32,8 +33,9 @@ class HalfRight(FakeService):
     def answer(self, call: Call) -> Reply:
         if isinstance(call.body, dict):
             for request in call.body.get("requests", [call.body]):
+                reference = ScoreRequest(**request).references[0].removeprefix("#### ")
                 right = len(request["response"]) % 2
-                request["response"] = f"#### {request['reference'] if right else -1}"
+                request["response"] = f"#### {reference if right else -1}"
         return super().answer(call)
 
 
