@@ -153,20 +153,20 @@ def cut_span(
     """
     size = len(response)
     first, last = text[:head], text[head + len(JOINT) :] if head else text
-    before, first_exact = _written(first, size, lambda n: shown(response[:n]))
-    after, last_exact = _written(last, size, lambda n: shown(response[size - n :]))
-    return min(before, size - after), size - after, first_exact and last_exact
+    before = _written(first, size, lambda n: shown(response[:n]))
+    after = _written(last, size, lambda n: shown(response[size - n :]))
+    exact = (shown(response[:before]), shown(response[size - after :])) == (first, last)
+    return min(before, size - after), size - after, exact
 
 
-def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """The number of characters that ``show`` turns into ``wanted``, and whether it is exact."""
+def _written(wanted: str, size: int, show: Callable[[int], str]) -> int:
+    """The number of characters that ``show`` turns into ``wanted``, or into as many characters."""
     if show(len(wanted)) == wanted:
-        return len(wanted), True
+        return len(wanted)
     most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)
     least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
     near = range(least, min(least + 2 * CHARACTERS_A_TOKEN, most) + 1)
-    found = next((n for n in near if show(n) == wanted), None)
-    return (least, False) if found is None else (found, True)
+    return next((n for n in near if show(n) == wanted), least)
 
 
 def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
