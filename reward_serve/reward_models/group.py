@@ -285,7 +285,9 @@ def _result(
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        return comparison.result(Status.OK, score=score, source=comparison.source, usage=usage)
+        return comparison.result(
+            Status.OK, score=score, source=comparison.judge.source, usage=usage
+        )
     failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]
     if not failed:

@@ -185,26 +185,26 @@ class Comparison:
     """How a judge compares a request's response with each reference.
 
     Attributes:
-        response_tokens: maximum tokens of the response to show.
-        source: the result's source, unless it is cached.
-        engine: the judge's engine, with its cache unless the request bypasses it.
         trace: records prompts and answers, if the result is explained.
         criterion: the text of the criterion, for templates that show one.
         responses: for a template that compares responses, those to show.
     """
 
+    judge: Judge
     request: ScoreRequest
     template: Template
     mode: Mode
     generation: Generation
-    response_tokens: int
     fingerprint: str
-    source: Source
-    engine: LanguageModel
-    renderer: Renderer
     trace: Trace | None
     criterion: str = ""
     responses: Sequence[str] = ()
+
+    @property
+    def engine(self) -> LanguageModel:
+        """The judge's engine, with its cache unless the request bypasses it."""
+        bypasses = self.request.options.cache is False
+        return self.judge.engine if bypasses else self.judge.cached_engine
 
     async def verdict(self, reference: str) -> ScoreResult:
         """The model's verdict.
@@ -232,7 +232,7 @@ class Comparison:
         output = await self.answer(self.engine.label_logprobs, prompt, list(values))
         logprobs = {label: output.logprobs[label] for label in values}
         if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
-            status, reason = _NO_LABEL[self.source]
+            status, reason = _NO_LABEL[self.judge.source]
             return self.result(status, reason=reason, usage=output.usage)
         probabilities = softmax(logprobs)
         likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
@@ -240,7 +240,7 @@ class Comparison:
         return self.result(
             Status.OK,
             score=values[likeliest] if template.label.binary and not self.responses else expected,
-            source="cache" if output.cached else self.source,
+            source="cache" if output.cached else self.judge.source,
             label=likeliest,
             probabilities=probabilities,
             details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
@@ -255,7 +255,7 @@ class Comparison:
         if result.score is None:
             self.forget(prompt)
         else:
-            result.source = "cache" if output.cached else self.source
+            result.source = "cache" if output.cached else self.judge.source
         about = {"template": self.template.name, "fingerprint": self.fingerprint}
         details = cut_details(prompt) or None
         return result.model_copy(update={**about, "details": details, "usage": output.usage})
@@ -265,7 +265,7 @@ class Comparison:
 
         A model of our own writes the same text again, which the cache keeps.
         """
-        if self.source == "remote" and isinstance(self.engine, CachingEngine):
+        if self.judge.source == "remote" and isinstance(self.engine, CachingEngine):
             self.engine.forget(prompt, self.generation.sampling)
 
     async def render(self, reference: str) -> Prompt:
@@ -287,11 +287,11 @@ class Comparison:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
                     self._is_long(),
-                    self.renderer.render,
+                    self.judge.renderer.render,
                     template,
                     fields,
                     self.mode,
-                    response_tokens=self.response_tokens,
+                    response_tokens=self.judge.budget(self.template),
                     reserve_tokens=self.generation.sampling.max_tokens,
                     enable_thinking=self.generation.enable_thinking,
                 )
@@ -325,7 +325,7 @@ class Comparison:
         prompts are rendered there too.
         """
         request = self.request
-        response = min(len(request.response), CHARACTERS_A_TOKEN * self.response_tokens)
+        response = min(len(request.response), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
         return takes_long(request) or prompts > LONG_PROMPT
@@ -334,7 +334,7 @@ class Comparison:
         """The prompt in the format of explanations."""
         template, mode = self.template, self.mode
         shown = ShownPrompt(mode=mode, reference=number)
-        skeleton = self.renderer.skeleton(template, mode, self.generation.enable_thinking)
+        skeleton = self.judge.renderer.skeleton(template, mode, self.generation.enable_thinking)
         if skeleton.text:
             shown.text, shown.fields = filled(skeleton.text, prompt.fields)
         else:
@@ -425,18 +425,19 @@ class Judge(RewardModel):
 
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
+        self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
         self.engine: Engine = engine
         self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
+        self.cached_engine: LanguageModel = self._cache or engine
         self._audit = Audit(self._config.audit_rate)
-        self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
+        self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         self.chat = partial(
             complete,
-            self._cache or engine,
+            self.cached_engine,
             lambda options: generation_of(options, self._config, "generate", self._ends_thinking),
             self._config.max_tokens,
         )
@@ -444,9 +445,9 @@ class Judge(RewardModel):
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
             if config.group.mode == "label" and pair.label:
-                self._renderer.label_ids(pair)
+                self.renderer.label_ids(pair)
         if self._config.mode == "label":
-            self._renderer.label_ids(self._config.default_template)
+            self.renderer.label_ids(self._config.default_template)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; with several references, the best match is used.
@@ -475,13 +476,13 @@ class Judge(RewardModel):
         default, mode = self._config.default_template, self._config.mode
         generation = generation_of(Options(), self._config, mode, self._ends_thinking)
         return {
-            "kind": self._source,
+            "kind": self.source,
             "engine": self._about,
             "template": default.name,
             "templates": self._config.known_templates,
             **self._config.model_dump(include=_DESCRIBED),
             "rules_first": self._rules(default) is not None,
-            "response_tokens": self._budget(default),
+            "response_tokens": self.budget(default),
             "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, mode, generation),
@@ -509,19 +510,8 @@ class Judge(RewardModel):
     ) -> Comparison:
         generation = generation_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
-        cache = None if request.options.cache is False else self._cache
-        return Comparison(
-            request=request,
-            template=template,
-            mode=mode,
-            generation=generation,
-            response_tokens=self._budget(template),
-            fingerprint=self._fingerprint(template, mode, generation),
-            source=self._source,
-            engine=cache or self.engine,
-            renderer=self._renderer,
-            trace=trace,
-        )
+        fingerprint = self._fingerprint(template, mode, generation)
+        return Comparison(self, request, template, mode, generation, fingerprint, trace)
 
     def _check_fields(self, request: ScoreRequest, template: Template) -> None:
         for name in template.fields:
@@ -579,7 +569,8 @@ class Judge(RewardModel):
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _budget(self, template: Template) -> int:
+    def budget(self, template: Template) -> int:
+        """Maximum tokens of the response to show."""
         return self._config.response_tokens or template.response_tokens
 
     def _rules(self, template: Template) -> RulesName | None:
@@ -593,5 +584,5 @@ class Judge(RewardModel):
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self._budget(template)};rules={rules}{generated}"
+            f"response_tokens={self.budget(template)};rules={rules}{generated}"
         )

@@ -147,7 +147,7 @@ class RubricJudge(Judge):
             reason += "; a required one has none" if lacking else ""
             return failure(status, reason, **about)
         cached = all(result.source == "cache" for result in results)
-        source = "cache" if cached else self._source
+        source = "cache" if cached else self.source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
@@ -210,7 +210,7 @@ async def _in_one_text(
         results = [written] * len(criteria)
     else:
         said = _said(written)
-        source: Source = "cache" if output.cached else comparison.source
+        source: Source = "cache" if output.cached else comparison.judge.source
         results = [
             _chosen(said.get(criterion.name), values, source)
             for criterion, values in zip(criteria, choices, strict=True)
