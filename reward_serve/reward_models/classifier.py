@@ -37,8 +37,12 @@ class Classifier(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
         turns = conversation(request)
-        with timed(trace, "rendering"):
-            rendered = await self._rendered(turns)
+        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
+        try:
+            with timed(trace, "rendering"):
+                rendered = await off_loop(is_long, self._renderer.render, turns)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         if trace is not None:
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
@@ -47,13 +51,6 @@ class Classifier(RewardModel):
         if trace is not None:
             trace.model, trace.cached = result, False
         return result
-
-    async def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
-        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
-        try:
-            return await off_loop(is_long, self._renderer.render, turns)
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
 
     def _result(
         self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
