@@ -76,12 +76,7 @@ class ConversationRenderer:
             starts = starts[bisect_left(starts[:-1], True, lo=1, key=lambda i: not cut_to(i)[3]) :]
         kept, runs, room, over = cut_to(starts[0])
         tokens = {i: tokens[i] for i in kept}
-        if room < 2:
-            raise ValueError(
-                f"messages: the chat template and a system turn leave no room in "
-                f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
-            )
-        if over:
+        if over or room < 2:
             tokens = self._shared(kept, ends, tokens, room)
         ids: list[int] = []
         for run, place in runs:
@@ -121,19 +116,20 @@ class ConversationRenderer:
         room: int,
     ) -> dict[int, tuple[list[int], int]]:
         """The turns' tokens, those of the last two cut to what remains of ``room``."""
-        *before, last = kept
-        room -= sum(len(tokens[i][0]) for i in before[:-1])
+        *before, question, response = kept
+        room -= sum(len(tokens[i][0]) for i in before)
         if room < 2:
             raise ValueError(
-                f"messages: the system turn leaves no room in {self._max_tokens} tokens; "
-                "shorten it, or raise engine.max_model_len"
+                "messages: the chat template and a system turn leave no room in "
+                f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
             )
-        asked = len(tokens[before[-1]][0]) if before else 0
-        answered = min(len(tokens[last][0]), max(room - asked, (room + 1) // 2))
-        shared = {**tokens, last: _last(answered, *ends[last])}
-        if before:
-            shared[before[-1]] = _last(room - answered, *ends[before[-1]])
-        return shared
+        asked, answered = (len(tokens[i][0]) for i in (question, response))
+        answered = min(answered, max(room - asked, (room + 1) // 2))
+        return {
+            **tokens,
+            question: _last(room - answered, *ends[question]),
+            response: _last(answered, *ends[response]),
+        }
 
     def _read(self, text: str) -> Read:
         return Read(text, *self._tokenizer.encode_plain(text))

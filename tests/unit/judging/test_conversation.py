@@ -83,7 +83,7 @@ def test_the_last_two_turns_share_what_room_there_is(
     ("asked", "message"),
     [
         (turns("q", "r")[1:], "roles must alternate"),
-        (turns("q", "r", system="s" * 50), "leaves no room in 30 tokens"),
+        (turns("q", "r", system="s" * 50), "leave no room in 30 tokens"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(asked: list[dict[str, str]], message: str) -> None:
