@@ -143,7 +143,7 @@ def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
     run.process.wait(PATIENCE_S)
     assert until(lambda: not any(runs(process.pid) for process in processes))
     assert until(lambda: not runs(run.engine()))
-    assert name == "SIGKILL" or "the same command goes on from there" in run.log()
+    assert name == "SIGKILL" or "run the same command to resume" in run.log()
     taken = run.steps()
     again = Run(judge, tmp_path, 4)
     again.finish()
