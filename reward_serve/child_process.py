@@ -1,15 +1,13 @@
 """Calls a function in child processes that the kernel kills when a call exceeds its CPU time.
 
 A hostile regular expression or formula can run forever inside one call of C code, which neither a
-Python signal handler nor another thread can interrupt. A child's CPU-time alarm has no handler, so
-it kills the process. Another one is forked from a process that has imported the function's module:
-an import of sympy takes a second, a fork some milliseconds.
+signal handler nor another thread can interrupt. A child's CPU-time alarm has no handler, so it
+kills the process. The next one is forked from a process that has imported the function's module: an
+import of sympy takes a second, a fork some milliseconds.
 
 A call first has ``_QUICK_S`` seconds of CPU time; if it needs more, it is repeated in a lane of its
-own, so that others do not wait for it.
-
-A process that is stopped or waits uses no CPU time: it is killed after twenty times the CPU limit,
-in the slow lane after sixty times, since others may use the cores.
+own, so that others do not wait for it. A process that uses no CPU time, since it is stopped or
+others use the cores, is killed after a multiple of its limit in real time.
 """
 
 from __future__ import annotations
@@ -74,13 +72,6 @@ class ChildProcess:
         except _NotQuickError:
             return await asyncio.wrap_future(self._slow.submit(self._ask, arguments, self._limit_s))
 
-    def result(self, *arguments: str) -> Any:
-        """Like ``call``, but blocks the calling thread."""
-        try:
-            return self._quick.submit(self._ask, arguments, _QUICK_S).result()
-        except _NotQuickError:
-            return self._slow.submit(self._ask, arguments, self._limit_s).result()
-
     def close(self) -> None:
         """Kill the child processes."""
         for lane in (self._quick, self._slow):
@@ -125,21 +116,17 @@ class _Worker:
     """A process that answers one call after the other on a socket."""
 
     def __init__(self, forker: _Forker, process: int, channel: socket.socket) -> None:
-        self.forker, self.process = forker, process
-        self._channel, self._answers = channel, channel.makefile("r", encoding="utf-8")
+        self.forker, self.process, self.channel = forker, process, channel
 
     def exchange(self, message: Any, wall_s: float) -> str:
         """The answer to a message; empty if the process has ended."""
-        self._channel.settimeout(wall_s)
+        self.channel.settimeout(wall_s)
         try:
-            self._channel.sendall(json.dumps(message).encode() + b"\n")
-            return self._answers.readline()
+            self.channel.sendall(json.dumps(message).encode() + b"\n")
+            with self.channel.makefile("r", encoding="utf-8") as answers:
+                return answers.readline()
         except ConnectionError:
             return ""
-
-    def close(self) -> None:
-        self._answers.close()
-        self._channel.close()
 
 
 class _Forker:
@@ -176,7 +163,7 @@ class _Forker:
 
     def end(self, worker: _Worker) -> int | None:
         """Kill a worker, unless it has ended; returns its exit code, None if it is not known."""
-        worker.close()
+        worker.channel.close()
         return self._order(b"%d" % worker.process)
 
     def close(self) -> None:

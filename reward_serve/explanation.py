@@ -31,14 +31,11 @@ class FieldSpan(Span):
     turn: int | None = Field(None, description="0-based index in messages.")
 
 
-class Cut(Span):
+class Cut(FieldSpan):
     """Characters of a request's field that the model does not see."""
 
-    field: FieldName
-    turn: int | None = Field(None, description="0-based index in messages.")
     exact: bool = Field(
-        True,
-        description="False: the template rewrites numerals, so the span is approximate.",
+        True, description="False: the template rewrites numerals, so the span is approximate."
     )
 
 
@@ -86,7 +83,7 @@ class Seconds(ResultModel):
     queue: float | None = Field(None, description="From arrival to the reward model.")
     rules: float | None = None
     rendering: float | None = Field(None, description="Rendering the prompts.")
-    engine: float | None = Field(None, description="Time with a running call to the engine.")
+    engine: float | None = Field(None, description="From the first call to the last answer.")
     total: float = 0.0
 
 

@@ -156,9 +156,6 @@ class Options(BaseModel):
     thinking_tokens: Count | None = Field(
         None, description="Maximum tokens of max_tokens for thinking, which the engine then ends."
     )
-    samples: Count | None = Field(
-        None, description="Number of answers for one verdict, in generate mode."
-    )
     cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
 
 
@@ -519,7 +516,7 @@ class GroupResult(ResultModel):
     comparisons: list[GroupComparison] = Field([])
     details: dict[str, JsonValue] | None = Field(
         None,
-        description="strategy, calls, cycles, and order_agreement: the share of pairs of which "
+        description="strategy, calls, and order_agreement: the share of pairs of which "
         "both orders prefer the same response.",
     )
     latency_ms: float = 0.0

@@ -14,7 +14,7 @@ from reward_serve.http.ingress import Ingress
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
-from reward_serve.reward_models.chat import Chat, ChatRequest
+from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Usage
 from tests.fake_service import FakeGroups
@@ -52,7 +52,7 @@ class FakeHandle:
     def __init__(self, name: str, before: Before) -> None:
         self.app_name, self.deployment_name = "tests", name
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
-        rule.chat = cast("Chat", EchoingChat())
+        rule.chat = echoing_chat
         rule.groups = cast("Any", FakeGroups())
         scorer = Scorer(name, rule, Admission(64, 4096))
         self.score_batch = FakeMethod(scorer.score_batch, before)
@@ -68,12 +68,10 @@ class FakeHandle:
         return {"name": self.deployment_name}
 
 
-class EchoingChat:
+async def echoing_chat(request: ChatRequest) -> list[TextOutput]:
     """Writes the last value that it was given."""
-
-    async def complete(self, request: ChatRequest) -> list[TextOutput]:
-        text = request.messages[-1].content
-        return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
+    text = request.messages[-1].content
+    return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
 
 
 class FakeMethod:

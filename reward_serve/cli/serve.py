@@ -39,9 +39,9 @@ _TRAINED_ON = JudgeConfig.model_fields["template"].default
 _IMPORT_FUNCTION = """
 import sys
 from reward_serve.config.base import ConfigError
-from reward_serve.reward_models.rule import FunctionVerifier
+from reward_serve.reward_models.rule import own_function
 try:
-    FunctionVerifier(sys.argv[1])
+    own_function(sys.argv[1])
 except ConfigError as error:
     sys.exit(" ".join(str(error).split()))
 """

@@ -25,7 +25,6 @@ OptionName = Literal[
     "max_tokens",
     "enable_thinking",
     "thinking_tokens",
-    "samples",
     "cache",
 ]
 
@@ -106,11 +105,6 @@ class JudgeConfig(Templated):
         description="maximum tokens of max_tokens for thinking, which the engine then ends; needs "
         "engine.engine_kwargs.reasoning_parser",
     )
-    samples: Count = Field(1, description="answers per verdict, in generate mode")
-    max_samples: Count = Field(8, description="maximum of a request's options.samples")
-    aggregate: Literal["vote", "mean"] = Field(
-        "vote", description="vote: the most frequent score of the samples, in a tie the lower"
-    )
     audit_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01,
         description="fraction of requests for which rules and model are compared in the "
@@ -121,17 +115,7 @@ class JudgeConfig(Templated):
     )
 
     @model_validator(mode="after")
-    def _samples_can_differ(self) -> Self:
-        if self.samples > self.max_samples:
-            raise ValueError(
-                f"samples: {self.samples} is above max_samples: {self.max_samples}; "
-                "raise max_samples"
-            )
-        if self.samples > 1 and self.temperature == 0:
-            raise ValueError(
-                f"samples: {self.samples} samples at temperature: 0 are identical; set a "
-                "temperature such as 0.6"
-            )
+    def _thinking_leaves_room(self) -> Self:
         if self.thinking_tokens is not None and self.thinking_tokens >= self.max_tokens:
             raise ValueError(
                 f"thinking_tokens: {self.thinking_tokens} leaves no room for a verdict in "
@@ -163,12 +147,6 @@ class CriteriaConfig(JudgeConfig):
     shows = ("criterion",)
 
     template: TemplateName = "rubric"
-
-    @model_validator(mode="after")
-    def _criteria_are_answered_once(self) -> Self:
-        if self.samples > 1:
-            raise ValueError(f"samples: {self.samples}, but criteria are answered once; remove it")
-        return self
 
 
 RubricAggregate = Literal["weighted", "all", "min", "mean"]

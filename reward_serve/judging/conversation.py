@@ -58,7 +58,7 @@ class ConversationRenderer:
         Raises:
             ValueError: the chat template alone is too long, or rejects these turns.
         """
-        texts = [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
+        texts = self._contents(turns)
         first = 1 if turns[0]["role"] == "system" else 0
         ends = [enough(text, self._max_tokens, self._read, at_end=True) for text in texts]
         tokens = {i: _last(self._max_tokens, *end) for i, end in enumerate(ends)}
@@ -76,12 +76,7 @@ class ConversationRenderer:
             starts = starts[bisect_left(starts[:-1], True, lo=1, key=lambda i: not cut_to(i)[3]) :]
         kept, runs, room, over = cut_to(starts[0])
         tokens = {i: tokens[i] for i in kept}
-        if room < 2:
-            raise ValueError(
-                f"messages: the chat template and a system turn leave no room in "
-                f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
-            )
-        if over:
+        if over or room < 2:
             tokens = self._shared(kept, ends, tokens, room)
         ids: list[int] = []
         for run, place in runs:
@@ -90,7 +85,9 @@ class ConversationRenderer:
                 ids += tokens[kept[place]][0]
         return Conversation(ids, {i: tokens[i][1] for i in kept})
 
-    def texts(self, turns: Sequence[Turn], shown: Mapping[int, int]) -> list[tuple[str, int, int]]:
+    def texts(
+        self, turns: Sequence[Turn], shown: Mapping[int, int]
+    ) -> list[tuple[str, int | None]]:
         """The text of a rendered conversation, in parts.
 
         Args:
@@ -98,22 +95,18 @@ class ConversationRenderer:
             shown: ``Conversation.shown``.
 
         Returns:
-            Each part with the index of its turn (-1 for the chat template's text), and its offset
-            in that turn's content.
+            Each part with the index of its turn; None for the chat template's text.
         """
-        places = list(shown)
-        parts = []
+        texts, places = self._contents(turns), list(shown)
+        parts: list[tuple[str, int | None]] = []
         for text, place in _parts([turns[i] for i in places], self._tokenizer.conversation):
-            parts.append((text, -1, 0))
+            parts.append((text, None))
             if place is not None:
-                turn = places[place]
-                content = turns[turn]["content"]
-                start = shown[turn]
-                if self._trims:
-                    start += len(content) - len(content.lstrip())
-                    content = content.rstrip()
-                parts.append((content[start:], turn, start))
+                parts.append((texts[places[place]][shown[places[place]] :], places[place]))
         return parts
+
+    def _contents(self, turns: Sequence[Turn]) -> list[str]:
+        return [turn["content"].strip() if self._trims else turn["content"] for turn in turns]
 
     def _shared(
         self,
@@ -123,19 +116,20 @@ class ConversationRenderer:
         room: int,
     ) -> dict[int, tuple[list[int], int]]:
         """The turns' tokens, those of the last two cut to what remains of ``room``."""
-        *before, last = kept
-        room -= sum(len(tokens[i][0]) for i in before[:-1])
+        *before, question, response = kept
+        room -= sum(len(tokens[i][0]) for i in before)
         if room < 2:
             raise ValueError(
-                f"messages: the system turn leaves no room in {self._max_tokens} tokens; "
-                "shorten it, or raise engine.max_model_len"
+                "messages: the chat template and a system turn leave no room in "
+                f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
             )
-        asked = len(tokens[before[-1]][0]) if before else 0
-        answered = min(len(tokens[last][0]), max(room - asked, (room + 1) // 2))
-        shared = {**tokens, last: _last(answered, *ends[last])}
-        if before:
-            shared[before[-1]] = _last(room - answered, *ends[before[-1]])
-        return shared
+        asked, answered = (len(tokens[i][0]) for i in (question, response))
+        answered = min(answered, max(room - asked, (room + 1) // 2))
+        return {
+            **tokens,
+            question: _last(room - answered, *ends[question]),
+            response: _last(answered, *ends[response]),
+        }
 
     def _read(self, text: str) -> Read:
         return Read(text, *self._tokenizer.encode_plain(text))

@@ -92,31 +92,24 @@ def shortened(
         text = shown(text)
         return Read(text, *encode(text))
 
-    return _shortened(response, budget, head if 2 * head <= budget else 0, read, answer)
-
-
-def _shortened(
-    response: str,
-    budget: int,
-    head: int,
-    read: Callable[[str], Read],
-    answer: Callable[[], tuple[int, int] | None] = lambda: None,
-) -> Shortened:
+    head = head if 2 * head <= budget else 0
     skipped, end = enough(response, budget, read, at_end=True)
     fits = len(end.ids) <= budget
     if fits and not skipped:
         return Shortened(end.text, end.ids, 0, 0)
-    found = answer()
-    if fits and not head and found is None:
-        return Shortened(end.text, end.ids, skipped, 0)
-    if found is not None:
+    begin = 0
+    if found := answer():
         start, stop = found
         # If the end would not show the answer, show it as the beginning, with a short end.
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
             head = max(head, min(size, budget // 2))
-            kept = _shortened(response[start:], min(budget, head + END_TOKENS), head, read)
-            return kept._replace(cut_characters=kept.cut_characters + start)
+            budget = min(budget, head + END_TOKENS)
+            begin, response = start, response[start:]
+            skipped, end = enough(response, budget, read, at_end=True)
+            fits = len(end.ids) <= budget
+    if fits and not (skipped and (head or found)):
+        return Shortened(end.text, end.ids, begin + skipped, 0)
     before: list[int] = []
     beginning, after = "", 0
     if 0 < head < budget:
@@ -124,7 +117,7 @@ def _shortened(
         beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)
     start = end.starts[-room] if len(end.ids) > room else 0
-    cut = max(skipped + start - after, 0)
+    cut = begin + max(skipped + start - after, 0)
     return Shortened(beginning + end.text[start:], before + end.ids[-room:], cut, after)
 
 
@@ -160,20 +153,20 @@ def cut_span(
     """
     size = len(response)
     first, last = text[:head], text[head + len(JOINT) :] if head else text
-    before, first_exact = _written(first, size, lambda n: shown(response[:n]))
-    after, last_exact = _written(last, size, lambda n: shown(response[size - n :]))
-    return min(before, size - after), size - after, first_exact and last_exact
+    before = _written(first, size, lambda n: shown(response[:n]))
+    after = _written(last, size, lambda n: shown(response[size - n :]))
+    exact = (shown(response[:before]), shown(response[size - after :])) == (first, last)
+    return min(before, size - after), size - after, exact
 
 
-def _written(wanted: str, size: int, show: Callable[[int], str]) -> tuple[int, bool]:
-    """The number of characters that ``show`` turns into ``wanted``, and whether it is exact."""
+def _written(wanted: str, size: int, show: Callable[[int], str]) -> int:
+    """The number of characters that ``show`` turns into ``wanted``, or into as many characters."""
     if show(len(wanted)) == wanted:
-        return len(wanted), True
+        return len(wanted)
     most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)
     least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
     near = range(least, min(least + 2 * CHARACTERS_A_TOKEN, most) + 1)
-    found = next((n for n in near if show(n) == wanted), None)
-    return (least, False) if found is None else (found, True)
+    return next((n for n in near if show(n) == wanted), least)
 
 
 def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
@@ -189,7 +182,6 @@ def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int]
 _MAX_SKELETONS = 64
 _SHORT = 2**12  # characters of a text whose tokens are kept
 _SHORT_TEXTS = 512
-_USUAL_CHARACTERS = 4  # per token
 _CRITERION_STEP = 128  # tokens
 _AFTER_ANSWER = 100  # characters
 
@@ -298,7 +290,11 @@ class Renderer:
         responses = [name for name in template.fields if name.startswith("response")]
         others = [name for name in template.fields if name not in responses]
         for name in others:
-            self._check_length(name, fields[name], shown)
+            if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
+                raise ValueError(
+                    f"{name}: {len(fields[name])} characters do not fit a prompt of "
+                    f"{self._max_prompt_tokens} tokens; shorten it"
+                )
         read = {name: self._read(shown, fields[name]) for name in others}
         texts = {name: text for name, (text, _) in read.items()}
         encoded = {name: ids for name, (_, ids) in read.items()}
@@ -357,26 +353,14 @@ class Renderer:
         unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
 
-    def _check_length(self, name: str, text: str, shown: Callable[[str], str]) -> None:
-        """Reject a text that is far too long, by its length or by its beginning alone."""
-        most = self._max_prompt_tokens
-        too_long = len(text) > CHARACTERS_A_TOKEN * most
-        if not too_long and len(text) > _USUAL_CHARACTERS * most:
-            too_long = len(self._encode(shown(text[: _USUAL_CHARACTERS * most]))[0]) > most
-        if too_long:
-            raise ValueError(
-                f"{name}: {len(text)} characters do not fit a prompt of {most} tokens; shorten it"
-            )
-
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
         skeleton = self._skeletons.get(key)
         if skeleton is None:
             skeleton = self._build(template, mode, enable_thinking)
-            while len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
-                # Long prompts are rendered in a thread, which may remove the same one.
-                self._skeletons.pop(next(iter(list(self._skeletons))), None)
+            if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
+                self._skeletons.clear()
             self._skeletons[key] = skeleton
         return skeleton
 

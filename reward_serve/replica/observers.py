@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
-from reward_serve.reward_models.audit import chosen, request_hash
+from reward_serve.reward_models.base import chosen, request_hash
 from reward_serve.schema import ScoreRequest, Status
 
 logger = logging.getLogger("ray.serve")

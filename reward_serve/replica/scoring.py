@@ -242,7 +242,7 @@ class Scorer:
         request = _validated(ChatRequest, body)
         self._checked_length({"messages": request.size})
         async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
-            return await self._model.chat.complete(request)
+            return await self._model.chat(request)
 
     async def _scored(
         self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
@@ -32,7 +33,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failur
 from reward_serve_answers import Grade
 
 if TYPE_CHECKING:
-    from reward_serve.reward_models.chat import Chat
+    from reward_serve.reward_models.chat import ChatRequest
     from reward_serve.reward_models.group import GroupJudge
 
 T = TypeVar("T")
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 MODELS_SHARE = 0.9
 """Share of a deadline for the model's answers; the rest is for a result without the late ones."""
+
+
+_HASHED_CHARACTERS = 4096
 
 
 class InvalidRequestError(ValueError):
@@ -54,8 +58,8 @@ class DeadlinePassedError(Exception):
 class RewardModel(Protocol):
     """Scores requests, independently of Ray and HTTP."""
 
-    chat: Chat | None = None
-    """Chat completions, if the model generates text."""
+    chat: Callable[[ChatRequest], Awaitable[Sequence[TextOutput]]] | None = None
+    """Generates chat completions, if the model generates text."""
     groups: GroupJudge | None = None
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True
@@ -141,7 +145,7 @@ def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     return chosen.model_copy(update={"usage": summed_usage(results)})
 
 
-async def gathered(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
     """The results of concurrent calls; if one fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
@@ -171,7 +175,7 @@ class Trace:
         model: the model's result.
         prompts: functions that describe each prompt; called after scoring, off the event loop.
         cached: whether all answers came from the verdict cache; None until a model answered.
-        seconds: time of each part that ran; concurrent calls count once.
+        seconds: time of each part that ran, from its first call to the end of its last.
         members: explanations of a composite's or cascade's members.
     """
 
@@ -181,20 +185,16 @@ class Trace:
     cached: bool | None = None
     seconds: dict[Part, float] = field(default_factory=dict)
     members: dict[str, Explanation] | None = None
-    _running: dict[Part, list[float]] = field(default_factory=dict)
+    _began: dict[Part, float] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, part: Part) -> Iterator[None]:
-        """Add the time of the block to the part's."""
-        starts = self._running.setdefault(part, [])
-        starts.append(time.perf_counter() if not starts else starts[0])
+        """Time the block as one of the part's calls."""
+        began = self._began.setdefault(part, time.perf_counter())
         try:
             yield
         finally:
-            began = starts.pop()
-            if not starts:
-                spent = time.perf_counter() - began
-                self.seconds[part] = self.seconds.get(part, 0.0) + spent
+            self.seconds[part] = time.perf_counter() - began
 
     def graded(self, grade: Grade, request: ScoreRequest) -> None:
         """Record the rules' grade, with the answer's last place in the response."""
@@ -211,7 +211,7 @@ class Trace:
 
 
 def timed(trace: Trace | None, part: Part) -> AbstractContextManager[None]:
-    """Add the time of the block to the trace, if there is one."""
+    """Time the block as one of the part's calls, if there is a trace."""
     return _UNTIMED if trace is None else trace.timed(part)
 
 
@@ -224,3 +224,40 @@ def filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan
             start, text = len(text), text + values[name]
             spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
     return text, spans
+
+
+def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:
+    """The result of a grade; ``unparseable`` if it abstains."""
+    abstained = grade.score is None
+    return ScoreResult(
+        status=Status.UNPARSEABLE if abstained else Status.OK,
+        reason=f"the verifier abstains: {grade.rule}" if abstained else None,
+        score=grade.score,
+        source=None if abstained else "rule",
+        label=grade.outcome if grade.outcome in ("right", "wrong") else None,
+        details={"rule": grade.rule, "answer": grade.answer},
+        template=template,
+        fingerprint=fingerprint,
+    )
+
+
+def request_hash(request: object) -> str:
+    """A hash of response, reference, question and template, as 16 hex digits.
+
+    Only the length and the end of a long text are hashed.
+    """
+    fields = request if isinstance(request, Mapping) else getattr(request, "__dict__", {})
+    digest = hashlib.sha256()
+    for name in ("response", "reference", "question", "template"):
+        value = fields.get(name)
+        try:
+            text = value if isinstance(value, str) else repr(value)
+        except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
+            text = type(value).__name__
+        digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+def chosen(request_hash: str, rate: float) -> bool:
+    """Whether a request belongs to a sample; the same in every replica and at any time."""
+    return int(request_hash[:8], 16) < rate * 2**32

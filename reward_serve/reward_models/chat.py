@@ -69,7 +69,7 @@ class ChatRequest(BaseModel):
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    n: Count | None = None
+    n: int | None = Field(None, strict=True, ge=1, le=8)
     chat_template_kwargs: TemplateSettings = Field(default_factory=TemplateSettings)
     timeout_s: Timeout = CHAT_TIMEOUT_S
     seed: Seed | None = None
@@ -93,7 +93,6 @@ class ChatRequest(BaseModel):
             top_p=self.top_p,
             max_tokens=self.max_completion_tokens or self.max_tokens,
             enable_thinking=self.chat_template_kwargs.enable_thinking,
-            samples=self.n if self.n != 1 else None,
         )
 
     @property
@@ -102,57 +101,48 @@ class ChatRequest(BaseModel):
         return sum(utf8_bytes(message.content) for message in self.messages)
 
 
-class Chat:
-    """Chat completions by one judge's model.
+async def complete(
+    engine: LanguageModel,
+    generation_of: Callable[[Options], Generation],
+    most: int,
+    request: ChatRequest,
+) -> Sequence[TextOutput]:
+    """Generate ``n`` completions.
 
     Args:
         engine: the judge's engine, with its cache.
-        generation: merges a request's options with the judge's settings.
-        max_tokens: maximum tokens of a completion.
+        generation_of: merges a request's options with the judge's settings.
+        most: maximum tokens of a completion.
+        request: the messages and how to answer them.
+
+    Raises:
+        InvalidRequestError: the request is invalid.
+        EngineError: the engine failed.
     """
-
-    def __init__(
-        self,
-        engine: LanguageModel,
-        generation: Callable[[Options], Generation],
-        max_tokens: int,
-    ) -> None:
-        self._engine = engine
-        self._generation = generation
-        self._max_tokens = max_tokens
-
-    async def complete(self, request: ChatRequest) -> Sequence[TextOutput]:
-        """Generate ``n`` completions.
-
-        Raises:
-            InvalidRequestError: the request is invalid.
-            EngineError: the engine failed.
-        """
-        options = request.options
-        if options.max_tokens is not None:  # a shorter answer has finish_reason: length
-            options.max_tokens = min(options.max_tokens, self._max_tokens)
-        generation = self._generation(options)
-        context = self._engine.max_model_len
-        too_long = "messages: {} exceed this model's context of {} tokens; shorten them"
-        if request.size > CHARACTERS_A_TOKEN * context:
-            raise InvalidRequestError(too_long.format(f"{request.size} bytes", context))
-        turns = [message.model_dump() for message in request.messages]
-        try:
-            prompt, length = await off_loop(
-                request.size > LONG_PROMPT,
-                render_chat,
-                self._engine.tokenizer,
-                turns,
-                generation.enable_thinking,
-            )
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
-        if length >= context:
-            raise InvalidRequestError(too_long.format(f"{length} tokens", context))
-        first = randrange(2**31) if request.seed is None else request.seed
-        max_tokens = min(generation.sampling.max_tokens, context - length)
-        sampling = replace(generation.sampling, max_tokens=max_tokens)
-        return await gathered(
-            self._engine.generate(prompt, replace(sampling, sample=first + number))
-            for number in range(request.n or 1)
+    options = request.options
+    if options.max_tokens is not None:  # a shorter answer has finish_reason: length
+        options.max_tokens = min(options.max_tokens, most)
+    generation, context = generation_of(options), engine.max_model_len
+    too_long = "messages: {} exceed this model's context of {} tokens; shorten them"
+    if request.size > CHARACTERS_A_TOKEN * context:
+        raise InvalidRequestError(too_long.format(f"{request.size} bytes", context))
+    turns = [message.model_dump() for message in request.messages]
+    try:
+        prompt, length = await off_loop(
+            request.size > LONG_PROMPT,
+            render_chat,
+            engine.tokenizer,
+            turns,
+            generation.enable_thinking,
         )
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from None
+    if length >= context:
+        raise InvalidRequestError(too_long.format(f"{length} tokens", context))
+    first = randrange(2**31) if request.seed is None else request.seed
+    max_tokens = min(generation.sampling.max_tokens, context - length)
+    sampling = replace(generation.sampling, max_tokens=max_tokens)
+    return await gathered(
+        engine.generate(prompt, replace(sampling, sample=first + number))
+        for number in range(request.n or 1)
+    )

@@ -37,8 +37,12 @@ class Classifier(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
         turns = conversation(request)
-        with timed(trace, "rendering"):
-            rendered = await self._rendered(turns)
+        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
+        try:
+            with timed(trace, "rendering"):
+                rendered = await off_loop(is_long, self._renderer.render, turns)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
         if trace is not None:
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
@@ -48,13 +52,6 @@ class Classifier(RewardModel):
             trace.model, trace.cached = result, False
         return result
 
-    async def _rendered(self, turns: list[dict[str, str]]) -> Conversation:
-        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
-        try:
-            return await off_loop(is_long, self._renderer.render, turns)
-        except ValueError as error:
-            raise InvalidRequestError(str(error)) from None
-
     def _result(
         self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
     ) -> ScoreResult:
@@ -62,33 +59,27 @@ class Classifier(RewardModel):
         details: dict[str, Any] = {"logits": list(output.logits)}
         details |= {"cut_turns": cut_turns} if cut_turns else {}
         details |= {"cut_characters": cut_characters} if cut_characters else {}
-        logit = self._logit(output.logits)
+        about: dict[str, Any] = {"fingerprint": self._fingerprint, "usage": output.usage}
+        score = self._normalised(output.logits)
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
-            return failure(Status.ERROR, reason, fingerprint=self._fingerprint, usage=output.usage)
+            return failure(Status.ERROR, reason, **about)
         return ScoreResult(
-            status=Status.OK,
-            score=self._normalised(logit),
-            source="classifier",
-            details=details,
-            fingerprint=self._fingerprint,
-            usage=output.usage,
+            status=Status.OK, score=score, source="classifier", details=details, **about
         )
 
     def _shown(
         self, request: ScoreRequest, turns: list[dict[str, str]], rendered: Conversation
     ) -> ShownPrompt:
         text, fields, cut = "", [], []
-        for part, turn, begin in self._renderer.texts(turns, rendered.shown):
-            if turn >= 0:
-                place = _place(request, turns, turn)
-                fields.append(FieldSpan(**place, start=len(text), end=len(text) + len(part)))
-                if rendered.shown[turn]:
-                    cut.append(Cut(**place, start=begin - rendered.shown[turn], end=begin))
+        for part, place in self._renderer.texts(turns, rendered.shown):
+            if place is not None:
+                span = {"start": len(text), "end": len(text) + len(part)}
+                fields.append(FieldSpan(**_place(request, turns, place), **span))
             text += part
-        for turn in sorted(set(range(len(turns))) - set(rendered.shown)):
-            place = _place(request, turns, turn)
-            cut.append(Cut(**place, start=0, end=len(turns[turn]["content"])))
+        for number, turn in enumerate(turns):
+            if end := rendered.shown.get(number, len(turn["content"])):
+                cut.append(Cut(**_place(request, turns, number), start=0, end=end))
         count = len(rendered.token_ids)
         return ShownPrompt(mode="classify", text=text, fields=fields, cut=cut, token_count=count)
 
@@ -102,19 +93,14 @@ class Classifier(RewardModel):
             "fingerprint": self._fingerprint,
         }
 
-    def _logit(self, logits: Any) -> float:
-        label = self._config.label
-        if label is None and len(logits) > 1:
+    def _normalised(self, logits: Sequence[float]) -> float:
+        label, count = self._config.label, len(logits)
+        if (label or 0) >= count or (label is None and count > 1):
             raise ValueError(
-                f"classifier.label: the model has {len(logits)} logits; set the reward's index"
+                f"classifier.label: the model has {count} logits, and {label} is not the index of "
+                "one; set the reward's"
             )
-        if (label or 0) >= len(logits):
-            raise ValueError(
-                f"classifier.label: {label} is out of range; the model has {len(logits)} logits"
-            )
-        return float(logits[label or 0])
-
-    def _normalised(self, logit: float) -> float:
+        logit = logits[label or 0]
         if self._config.normalisation == "sigmoid":
             return 0.5 * (1 + math.tanh(logit / 2))
         return self._config.scale * logit + self._config.shift

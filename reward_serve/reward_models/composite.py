@@ -100,33 +100,26 @@ NEED_EVERY_PART: frozenset[RubricAggregate] = frozenset(["all", "min"])
 """Aggregates that a missing criterion could lower: without it, only a 0 is certain."""
 
 
-def status_to_report(
-    parts: Sequence[Component], needed: int, required: Sequence[Component] = ()
-) -> Status:
-    """The status of an aggregate without a score; retryable if a retry could produce the score.
+def no_score(
+    parts: Mapping[str, Component], needed: int, what: str, required: Sequence[Component] = ()
+) -> tuple[Status, str]:
+    """Status and reason of an aggregate without a score; retryable if a retry could produce it.
 
     Args:
-        parts: every part; at least one has no score.
+        parts: every part by name; at least one has no score.
         needed: the number of parts that must have a score.
+        what: how the parts are called.
         required: the parts that must have a score.
     """
-    permanent = sum(part.status in _PERMANENT for part in parts)
-    hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)
-    failed = {part.status for part in parts if part.score is None}
-    known = [status for status in _SEVERITY if status in failed]
-    return next(s for s in known if not hopeless or s in _PERMANENT)
-
-
-def missing(parts: Mapping[str, Component], needed: int, what: str) -> str:
-    """Why there is no score: how many parts have one, and why the first three others do not."""
     failed = {name: part for name, part in parts.items() if part.score is None}
+    permanent = sum(part.status in _PERMANENT for part in failed.values())
+    hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)
+    known = sorted({part.status for part in failed.values()}, key=_SEVERITY.index)
+    status = next(s for s in known if not hopeless or s in _PERMANENT)
     first = [f"{name}: {part.status.value}: {part.reason}" for name, part in failed.items()][:3]
     more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-    scored = len(parts) - len(failed)
-    return (
-        f"{scored} of {len(parts)} {what} have a score, {needed} are needed: "
-        f"{'; '.join(first)}{more}"
-    )
+    have = f"{len(parts) - len(failed)} of {len(parts)} {what} have a score, {needed} are needed"
+    return status, f"{have}: {'; '.join(first)}{more}"
 
 
 def component_of(result: ScoreResult) -> Component:
@@ -198,10 +191,10 @@ class Composite(RewardModel):
             if part.score is not None
         ]
         if len(scores) < self._quorum:
-            status = status_to_report(list(parts.values()), self._quorum)
+            status, reason = no_score(parts, self._quorum, "members")
             if status is Status.OVERLOADED:
                 details["retry_after_s"] = max(retry_after_s(r.details) for r in results.values())
-            return failure(status, missing(parts, self._quorum, "members"), **about)
+            return failure(status, reason, **about)
         score, label, disagreement = self._aggregate(scores)
         if disagreement is not None:
             details["disagreement"] = disagreement

@@ -101,19 +101,6 @@ def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     return result
 
 
-def cycles(outcomes: Mapping[Pair, float]) -> int:
-    """The number of triples of responses in which a beats b, b beats c and c beats a."""
-    below: dict[int, set[int]] = {}
-    above: dict[int, set[int]] = {}
-    for (a, b), p in outcomes.items():
-        if p != 0.5:
-            winner, loser = (a, b) if p > 0.5 else (b, a)
-            below.setdefault(winner, set()).add(loser)
-            above.setdefault(loser, set()).add(winner)
-    found = (below.get(b, set()) & above.get(a, set()) for a in below for b in below[a])
-    return sum(map(len, found)) // 3
-
-
 def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
     """More than half of the responses, connected by comparisons; empty if no set has as many."""
     component = list(range(size))
@@ -190,8 +177,8 @@ class GroupJudge:
         self._prepare = prepare
         self.wait = config.wait
         """Fraction of a deadline to wait for the rest of a group."""
-        self.counts = {"agreed": 0, "flipped": 0, "failed": 0, "cycle": 0}
-        """Pairs of which both orders agree or not, failed pairs, and cycles of three responses."""
+        self.counts = {"agreed": 0, "flipped": 0, "failed": 0}
+        """Pairs of which both orders agree or not, and failed pairs."""
 
     def describe(self) -> dict[str, Any]:
         """The settings and counts."""
@@ -217,11 +204,8 @@ class GroupJudge:
             raise InvalidRequestError(str(error)) from None
         mode: Mode = self._config.mode if template.label else "generate"
         comparison = self._prepare(request.as_single(), template, mode)
-        comparison = replace(
-            comparison,
-            generation=replace(comparison.generation, aggregate="mean"),
-            fingerprint=f"{comparison.fingerprint};group={strategy}",
-        )
+        fingerprint = f"{comparison.fingerprint};group={strategy}"
+        comparison = replace(comparison, fingerprint=fingerprint)
         answers = await self._answers(comparison, request, strategy, place)
         size = len(request.responses)
         return await off_loop(size > _LONG_GROUP, self._ranked, comparison, answers, size, strategy)
@@ -254,18 +238,14 @@ class GroupJudge:
         comparisons = _compared(answers)
         outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
         found = scores(size, outcomes)
-        circles = cycles(outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
-        for name, count in (
-            ("agreed", agreed), ("flipped", len(outcomes) - agreed),
-            ("failed", len(comparisons) - len(outcomes)), ("cycle", circles),
-        ):  # fmt: skip
-            self.counts[name] += count
+        self.counts["agreed"] += agreed
+        self.counts["flipped"] += len(outcomes) - agreed
+        self.counts["failed"] += len(comparisons) - len(outcomes)
         details = {
             "strategy": strategy,
             "calls": len(answers),
             "order_agreement": agreed / len(outcomes) if outcomes else None,
-            "cycles": circles,
         }
         results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
@@ -305,7 +285,9 @@ def _result(
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        return comparison.result(Status.OK, score=score, source=comparison.source, usage=usage)
+        return comparison.result(
+            Status.OK, score=score, source=comparison.judge.source, usage=usage
+        )
     failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]
     if not failed:

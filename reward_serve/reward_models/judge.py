@@ -1,19 +1,19 @@
 """Kind ``judge``: a language model compares a response with its reference.
 
 In label mode one forward pass gives the probability of each label. In generate mode the judge
-writes text, whose last verdict counts; the verdicts of several samples are combined. With
-``rules_first`` the model is used only if no rule decides.
+writes text, whose last verdict counts. With ``rules_first`` the model is used only if no rule
+decides.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import JudgeConfig
@@ -35,41 +35,61 @@ from reward_serve.judging.rendering import (
     cut_span,
     shown_as,
 )
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
-from reward_serve.reward_models.audit import Audit
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
     RewardModel,
     Trace,
     best,
+    chosen,
     filled,
     gathered,
     in_time,
-    summed_usage,
+    request_hash,
+    result_of,
     timed,
 )
-from reward_serve.reward_models.chat import Chat
+from reward_serve.reward_models.chat import complete
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.reward_models.rule import RULES, result_of
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
-from reward_serve.templates import RulesName, Template, inline_template, is_inline
-from reward_serve_answers import VERSION, Grade, UnusableReferenceError, final_answer
-from reward_serve_answers.values import gold_answer
+from reward_serve.templates import (
+    RulesName,
+    Template,
+    inline_template,
+    is_inline,
+    read_verdict,
+)
+from reward_serve_answers import (
+    VERSION,
+    Grade,
+    UnusableReferenceError,
+    final_answer,
+    verify_any,
+    verify_strict_any,
+)
+from reward_serve_answers.values import RIGHT, gold_answer
 
-Aggregate = Literal["vote", "mean"]
+logger = logging.getLogger(__name__)
+
+RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
+    "gsm8k": verify_any,
+    "gsm8k_strict": verify_strict_any,
+}
+"""The verifiers that may decide before the model."""
+_AUDITS = 4
+_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
+_Both = tuple[Grade | None, ScoreResult]
+"""The rules' grade, None without rules, and the model's result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How the judge generates its answers, and how their verdicts are combined."""
+    """How the judge generates its answer."""
 
     sampling: Sampling
     enable_thinking: bool = False
-    samples: int = 1
-    aggregate: Aggregate = "vote"
 
     @property
     def settings(self) -> str:
@@ -78,7 +98,7 @@ class Generation:
         thinking = (sampling.thinking_tokens or "on") if self.enable_thinking else "off"
         return (
             f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
-            f"top_p={sampling.top_p:g};thinking={thinking};samples={self.samples}-{self.aggregate}"
+            f"top_p={sampling.top_p:g};thinking={thinking}"
         )
 
 
@@ -106,8 +126,8 @@ def generation_of(
                 "judge.allowed_options"
             )
     if mode == "label":
-        for name in ("enable_thinking", "thinking_tokens", "samples"):
-            if getattr(options, name) and (name, options.samples) != ("samples", 1):
+        for name in ("enable_thinking", "thinking_tokens"):
+            if getattr(options, name):
                 raise InvalidRequestError(
                     f"options.{name}: has no effect in label mode; remove it, or set "
                     "options.mode: generate"
@@ -121,47 +141,28 @@ def generation_of(
         top_p=options.top_p or config.top_p,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
     )
-    generation = Generation(sampling, enabled, options.samples or config.samples, config.aggregate)
-    if refusal := _refusal(options, generation, config, ends_thinking):
-        raise InvalidRequestError(f"options.{refusal}")
-    return generation
+    if sampling.max_tokens > config.max_tokens:
+        raise InvalidRequestError(
+            f"options.max_tokens: {sampling.max_tokens} is above the deployment's maximum of "
+            f"{config.max_tokens}; request fewer, or raise judge.max_tokens"
+        )
+    if options.thinking_tokens is not None:
+        _check_thinking(options.thinking_tokens, sampling, enabled, ends_thinking)
+    return Generation(sampling, enabled)
 
 
-def _refusal(
-    options: Options, generation: Generation, config: JudgeConfig, ends_thinking: bool
-) -> str | None:
-    """Why an option's value is refused in generate mode."""
-    max_tokens, samples = generation.sampling.max_tokens, generation.samples
-    if max_tokens > config.max_tokens:
-        return (
-            f"max_tokens: {max_tokens} is above the deployment's maximum of {config.max_tokens}; "
-            "request fewer, or raise judge.max_tokens"
-        )
-    if samples > config.max_samples:
-        return (
-            f"samples: {samples} is above the deployment's maximum of {config.max_samples}; "
-            "request fewer, or raise judge.max_samples"
-        )
-    if samples > 1 and generation.sampling.temperature == 0:
-        return (
-            f"samples: {samples} samples at temperature 0 are identical; set "
-            "options.temperature, such as 0.6, or samples: 1"
-        )
-    if options.thinking_tokens is None:
-        return None
-    if not generation.enable_thinking:
-        return "thinking_tokens: thinking is off; set options.enable_thinking"
-    if not ends_thinking:
-        return (
-            "thinking_tokens: this engine cannot limit thinking; remove it, or set "
-            "engine.engine_kwargs.reasoning_parser, for example to qwen3"
-        )
-    if options.thinking_tokens >= max_tokens:
-        return (
-            f"thinking_tokens: {options.thinking_tokens} leaves no room for a verdict in "
-            f"max_tokens: {max_tokens}; lower it"
-        )
-    return None
+def _check_thinking(tokens: int, sampling: Sampling, enabled: bool, ends_thinking: bool) -> None:
+    why = None
+    if not enabled:
+        why = "thinking is off; set options.enable_thinking"
+    elif not ends_thinking:
+        why = "this engine cannot limit thinking; remove it, or set "
+        why += "engine.engine_kwargs.reasoning_parser, for example to qwen3"
+    elif tokens >= sampling.max_tokens:
+        why = f"{tokens} leaves no room for a verdict in max_tokens: {sampling.max_tokens}; "
+        why += "lower it"
+    if why is not None:
+        raise InvalidRequestError(f"options.thinking_tokens: {why}")
 
 
 # An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
@@ -183,26 +184,26 @@ class Comparison:
     """How a judge compares a request's response with each reference.
 
     Attributes:
-        response_tokens: maximum tokens of the response to show.
-        source: the result's source, unless it is cached.
-        engine: the judge's engine, with its cache unless the request bypasses it.
         trace: records prompts and answers, if the result is explained.
         criterion: the text of the criterion, for templates that show one.
         responses: for a template that compares responses, those to show.
     """
 
+    judge: Judge
     request: ScoreRequest
     template: Template
     mode: Mode
     generation: Generation
-    response_tokens: int
     fingerprint: str
-    source: Source
-    engine: LanguageModel
-    renderer: Renderer
     trace: Trace | None
     criterion: str = ""
     responses: Sequence[str] = ()
+
+    @property
+    def engine(self) -> LanguageModel:
+        """The judge's engine, with its cache unless the request bypasses it."""
+        bypasses = self.request.options.cache is False
+        return self.judge.engine if bypasses else self.judge.cached_engine
 
     async def verdict(self, reference: str) -> ScoreResult:
         """The model's verdict.
@@ -230,7 +231,7 @@ class Comparison:
         output = await self.answer(self.engine.label_logprobs, prompt, list(values))
         logprobs = {label: output.logprobs[label] for label in values}
         if not math.isfinite(max(logprobs.values())) or any(map(math.isnan, logprobs.values())):
-            status, reason = _NO_LABEL[self.source]
+            status, reason = _NO_LABEL[self.judge.source]
             return self.result(status, reason=reason, usage=output.usage)
         probabilities = softmax(logprobs)
         likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
@@ -238,7 +239,7 @@ class Comparison:
         return self.result(
             Status.OK,
             score=values[likeliest] if template.label.binary and not self.responses else expected,
-            source="cache" if output.cached else self.source,
+            source="cache" if output.cached else self.judge.source,
             label=likeliest,
             probabilities=probabilities,
             details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
@@ -246,35 +247,25 @@ class Comparison:
         )
 
     async def _by_text(self, reference: str) -> ScoreResult:
-        """Generate the verdict, or combine the verdicts of several samples."""
+        """Generate the verdict."""
         prompt = await self.render(reference)
-        outputs = await gathered(
-            self.answer(
-                self.engine.generate, prompt, replace(self.generation.sampling, sample=sample)
-            )
-            for sample in range(self.generation.samples)
-        )
-        details = cut_details(prompt) or None
-        results = [self._written(output, details) for output in outputs]
-        if results[0].score is None:
+        output = await self.answer(self.engine.generate, prompt, self.generation.sampling)
+        result = read_verdict(self.template, output.text, output.cut_off)
+        if result.score is None:
             self.forget(prompt)
-        return aggregate(results, self.generation.aggregate)
+        else:
+            result.source = "cache" if output.cached else self.judge.source
+        about = {"template": self.template.name, "fingerprint": self.fingerprint}
+        details = cut_details(prompt) or None
+        return result.model_copy(update={**about, "details": details, "usage": output.usage})
 
     def forget(self, prompt: Prompt) -> None:
         """Let a hosted endpoint answer again what it gave no verdict for.
 
         A model of our own writes the same text again, which the cache keeps.
         """
-        if self.source == "remote" and isinstance(self.engine, CachingEngine):
+        if self.judge.source == "remote" and isinstance(self.engine, CachingEngine):
             self.engine.forget(prompt, self.generation.sampling)
-
-    def _written(self, output: TextOutput, details: dict[str, Any] | None) -> ScoreResult:
-        """The result of one generated answer."""
-        result = read_verdict(self.template, output.text, output.cut_off)
-        if result.score is not None:
-            result.source = "cache" if output.cached else self.source
-        about = {"template": self.template.name, "fingerprint": self.fingerprint}
-        return result.model_copy(update={**about, "details": details, "usage": output.usage})
 
     async def render(self, reference: str) -> Prompt:
         """Render the prompt, with room for the judge's answer.
@@ -295,11 +286,11 @@ class Comparison:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
                     self._is_long(),
-                    self.renderer.render,
+                    self.judge.renderer.render,
                     template,
                     fields,
                     self.mode,
-                    response_tokens=self.response_tokens,
+                    response_tokens=self.judge.budget(self.template),
                     reserve_tokens=self.generation.sampling.max_tokens,
                     enable_thinking=self.generation.enable_thinking,
                 )
@@ -333,18 +324,16 @@ class Comparison:
         prompts are rendered there too.
         """
         request = self.request
-        if takes_long(request):
-            return True
-        response = min(len(request.response), CHARACTERS_A_TOKEN * self.response_tokens)
+        response = min(len(request.response), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
         shared = response + len(request.question or "") + len(self.template.user)
-        references = request.references
-        return shared * max(1, len(references)) + sum(map(len, references)) > LONG_PROMPT
+        prompts = sum(shared + len(reference) for reference in request.references or [""])
+        return takes_long(request) or prompts > LONG_PROMPT
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         """The prompt in the format of explanations."""
         template, mode = self.template, self.mode
         shown = ShownPrompt(mode=mode, reference=number)
-        skeleton = self.renderer.skeleton(template, mode, self.generation.enable_thinking)
+        skeleton = self.judge.renderer.skeleton(template, mode, self.generation.enable_thinking)
         if skeleton.text:
             shown.text, shown.fields = filled(skeleton.text, prompt.fields)
         else:
@@ -372,28 +361,54 @@ def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
     return {label: weight / total for label, weight in weights.items()}
 
 
-def aggregate(results: Sequence[ScoreResult], how: Aggregate) -> ScoreResult:
-    """Combine the verdicts of several samples.
+class Audit:
+    """Compares rules and model on a sample of requests, in the background.
 
-    If at most half of them have a score, the result is the first failure. ``vote`` takes the most
-    frequent score, in a tie the lowest; ``mean`` takes the mean. The text is that of a sample with
-    this score, or with the nearest; ``details.samples`` lists every score.
+    If a policy learns to exploit one of the two, the disagreements increase while the reward still
+    looks fine.
+
+    Args:
+        rate: fraction of requests to compare, selected by their hash.
     """
-    if len(results) == 1:
-        return results[0]
-    scores = [result.score for result in results if result.score is not None]
-    details = (results[0].details or {}) | {"samples": [result.score for result in results]}
-    combined: dict[str, Any] = {"details": details, "usage": summed_usage(results)}
-    if 2 * len(scores) <= len(results):
-        failed = next(result for result in results if result.score is None)
-        reason = f"{len(results) - len(scores)} of {len(results)} samples: {failed.reason}"
-        return failed.model_copy(update={**combined, "reason": reason})
-    counts = Counter(scores)
-    score = fmean(scores) if how == "mean" else min(scores, key=lambda s: (-counts[s], s))
-    scored = [result for result in results if result.score is not None]
-    nearest = min(scored, key=lambda result: abs((result.score or 0.0) - score))
-    label = nearest.label if nearest.score == score else None
-    return nearest.model_copy(update={**combined, "score": score, "label": label})
+
+    def __init__(self, rate: float) -> None:
+        self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
+        """Number of comparisons by outcome; ``failed`` if the model gave no verdict."""
+        self._rate = rate
+        self._running: set[asyncio.Task[None]] = set()
+
+    def of(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
+        """Compare both, if the request is in the sample and few comparisons are running."""
+        if not self._rate or len(self._running) >= _AUDITS:
+            return
+        if chosen(request_hash(request), self._rate):
+            task = asyncio.ensure_future(self._compare(request, both))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _compare(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
+        try:
+            grade, result = await both()
+        except Exception as error:
+            self.counts["failed"] += 1
+            logger.debug("an audit failed: %r", error)
+            return
+        if grade is None or grade.score is None:
+            return
+        if result.score is None:
+            self.counts["failed"] += 1
+        elif (result.score >= RIGHT / 2) == (grade.score == RIGHT):
+            self.counts["agreed"] += 1
+        else:
+            self.counts["disagreed"] += 1
+            disagreed = self.counts["disagreed"]
+            if disagreed & (disagreed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                logger.warning(
+                    "rules and model disagree on %d of %d requests so far; request %s: rule %s "
+                    "says %s, the model %.2f",
+                    disagreed, sum(self.counts.values()), request_hash(request),
+                    grade.rule, grade.outcome, result.score,
+                )  # fmt: skip
 
 
 class Judge(RewardModel):
@@ -409,28 +424,29 @@ class Judge(RewardModel):
 
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self._source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
+        self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         cache = config.cache
         self.engine: Engine = engine
         self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
+        self.cached_engine: LanguageModel = self._cache or engine
         self._audit = Audit(self._config.audit_rate)
-        self._renderer = Renderer(engine.tokenizer, engine.max_model_len)
+        self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
-        of_one = self._config.model_copy(update={"samples": 1})  # a chat's client sets n
-        self.chat: Chat = Chat(
-            self._cache or engine,
-            lambda options: generation_of(options, of_one, "generate", self._ends_thinking),
+        self.chat = partial(
+            complete,
+            self.cached_engine,
+            lambda options: generation_of(options, self._config, "generate", self._ends_thinking),
             self._config.max_tokens,
         )
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
             if config.group.mode == "label" and pair.label:
-                self._renderer.label_ids(pair)
+                self.renderer.label_ids(pair)
         if self._config.mode == "label":
-            self._renderer.label_ids(self._config.default_template)
+            self.renderer.label_ids(self._config.default_template)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; with several references, the best match is used.
@@ -450,8 +466,8 @@ class Judge(RewardModel):
             result = await self._by_model(comparison)
             if trace is not None:
                 trace.model = result
-        if trace is None and self._audit.wants(request):
-            self._audit.compare(request, partial(self._both, comparison, grade, result))
+        if trace is None:
+            self._audit.of(request, partial(self._both, comparison, grade, result))
         return result
 
     def describe(self) -> dict[str, Any]:
@@ -459,18 +475,13 @@ class Judge(RewardModel):
         default, mode = self._config.default_template, self._config.mode
         generation = generation_of(Options(), self._config, mode, self._ends_thinking)
         return {
-            "kind": self._source,
+            "kind": self.source,
             "engine": self._about,
             "template": default.name,
             "templates": self._config.known_templates,
-            "inline_templates": self._config.inline_templates,
-            "mode": mode,
+            **self._config.model_dump(include=_DESCRIBED),
             "rules_first": self._rules(default) is not None,
-            "response_tokens": self._budget(default),
-            "max_tokens": self._config.max_tokens,
-            "enable_thinking": self._config.enable_thinking,
-            "samples": self._config.samples,
-            "max_samples": self._config.max_samples,
+            "response_tokens": self.budget(default),
             "max_model_len": self.engine.max_model_len,
             "cache": self._cache and {"hits": self._cache.hits, "misses": self._cache.misses},
             "fingerprint": self._fingerprint(default, mode, generation),
@@ -498,19 +509,8 @@ class Judge(RewardModel):
     ) -> Comparison:
         generation = generation_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
-        cache = None if request.options.cache is False else self._cache
-        return Comparison(
-            request=request,
-            template=template,
-            mode=mode,
-            generation=generation,
-            response_tokens=self._budget(template),
-            fingerprint=self._fingerprint(template, mode, generation),
-            source=self._source,
-            engine=cache or self.engine,
-            renderer=self._renderer,
-            trace=trace,
-        )
+        fingerprint = self._fingerprint(template, mode, generation)
+        return Comparison(self, request, template, mode, generation, fingerprint, trace)
 
     def _check_fields(self, request: ScoreRequest, template: Template) -> None:
         for name in template.fields:
@@ -546,7 +546,7 @@ class Judge(RewardModel):
 
     async def _both(
         self, comparison: Comparison, grade: Grade | None, result: ScoreResult
-    ) -> tuple[Grade | None, ScoreResult]:
+    ) -> _Both:
         """The rules' grade and the model's result; asks the one that did not give ``result``."""
         if result.source == "rule":
             return grade, await self._by_model(comparison)
@@ -568,7 +568,8 @@ class Judge(RewardModel):
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _budget(self, template: Template) -> int:
+    def budget(self, template: Template) -> int:
+        """Maximum tokens of the response to show."""
         return self._config.response_tokens or template.response_tokens
 
     def _rules(self, template: Template) -> RulesName | None:
@@ -582,5 +583,5 @@ class Judge(RewardModel):
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self._budget(template)};rules={rules}{generated}"
+            f"response_tokens={self.budget(template)};rules={rules}{generated}"
         )

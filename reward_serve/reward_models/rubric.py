@@ -17,7 +17,6 @@ from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
-from reward_serve.judging.verdict import last_match
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
@@ -30,8 +29,7 @@ from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
-    missing,
-    status_to_report,
+    no_score,
 )
 from reward_serve.reward_models.judge import Comparison, Judge, cut_details
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
@@ -43,7 +41,7 @@ from reward_serve.schema import (
     failure,
     retry_after_s,
 )
-from reward_serve.templates import LabelForm, Template
+from reward_serve.templates import LabelForm, Template, last_match
 
 _CUT = "cut_response_characters"
 
@@ -73,8 +71,6 @@ class RubricJudge(Judge):
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
         comparison = self._comparison(request, trace)
-        if comparison.generation.samples > 1:
-            raise InvalidRequestError("options.samples: criteria are answered once; remove it")
         reference = "\n\nor\n\n".join(request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
         result = self._result(comparison, criteria, await answer(comparison, criteria, reference))
@@ -120,9 +116,9 @@ class RubricJudge(Judge):
     ) -> ScoreResult:
         parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
         scores = [
-            (result.score, criterion.weight)
-            for criterion, result in zip(criteria, results, strict=True)
-            if result.score is not None
+            (r.score, c.weight)
+            for c, r in zip(criteria, results, strict=True)
+            if r.score is not None
         ]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
@@ -147,12 +143,11 @@ class RubricJudge(Judge):
         if score and any(c.required and c.weight > 0 and not parts[c.name].score for c in criteria):
             score = 0.0
         if score is None:
-            status = status_to_report(list(parts.values()), needed, required)
-            why = missing(parts, needed, "criteria")
-            why += "; a required one has none" if lacking else ""
-            return failure(status, why, **about)
+            status, reason = no_score(parts, needed, "criteria", required)
+            reason += "; a required one has none" if lacking else ""
+            return failure(status, reason, **about)
         cached = all(result.source == "cache" for result in results)
-        source = "cache" if cached else self._source
+        source = "cache" if cached else self.source
         return ScoreResult(status=Status.OK, score=score, source=source, **about)
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
@@ -215,7 +210,7 @@ async def _in_one_text(
         results = [written] * len(criteria)
     else:
         said = _said(written)
-        source: Source = "cache" if output.cached else comparison.source
+        source: Source = "cache" if output.cached else comparison.judge.source
         results = [
             _chosen(said.get(criterion.name), values, source)
             for criterion, values in zip(criteria, choices, strict=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import itertools
 import logging
 import math
 import numbers
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib.metadata import version as installed_version
-from typing import Any, Protocol
+from typing import Any
 
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
@@ -23,10 +25,10 @@ from reward_serve.reward_models.base import (
     Trace,
     best,
     gathered,
+    result_of,
     timed,
 )
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
-from reward_serve.templates import RulesName
 from reward_serve_answers import (
     TEXT_VERIFIERS,
     VERSION,
@@ -35,8 +37,6 @@ from reward_serve_answers import (
     UnusableReferenceError,
     VerifierError,
     grade_choice,
-    verify_any,
-    verify_strict_any,
 )
 from reward_serve_answers.committed import without_thinking
 from reward_serve_answers.values import (
@@ -55,38 +55,23 @@ logger = logging.getLogger(__name__)
 LIMIT_S = 1.0
 """CPU time limit of a comparison of formulas, or of a search for a pattern."""
 
-RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
-    "gsm8k": verify_any,
-    "gsm8k_strict": verify_strict_any,
-}
-"""The verifiers that may decide before a judge's model."""
 
-
-class Verifier(Protocol):
-    """Compares a response with a reference, independently of Ray and HTTP.
+@dataclass(frozen=True)
+class Verifier:
+    """Compares a response with a reference.
 
     Attributes:
         fingerprint: everything that affects its grades.
+        verify: grades a request's response by one reference, "" if the request has none; raises
+            ``UnusableReferenceError``, or ``VerifierError`` if it fails.
         needs_reference: whether a request without a reference is invalid.
         child: the processes in which it runs, if it does.
     """
 
     fingerprint: str
+    verify: Callable[[ScoreRequest, str], Awaitable[Grade]]
     needs_reference: bool = True
     child: ChildProcess | None = None
-
-    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade a request's response by one reference, "" if the request has none.
-
-        Raises:
-            UnusableReferenceError: the reference cannot be used.
-            VerifierError: the verifier failed.
-        """
-
-    def close(self) -> None:
-        """Kill the child processes."""
-        if self.child is not None:
-            self.child.close()
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
@@ -97,79 +82,61 @@ def make_verifier(config: RuleConfig) -> Verifier:
     """
     match config.verifier:
         case "math":
-            return MathVerifier()
+            return _math()
         case "regex":
-            return PatternVerifier(config.pattern.pattern if config.pattern else "")
+            return _pattern(config.pattern.pattern if config.pattern else "")
         case "function":
-            return FunctionVerifier(config.function or "")
+            return own_function(config.function or "")
         case name:
-            return TextVerifier(name)
+            return _text(name)
 
 
-class TextVerifier(Verifier):
-    """A verifier of ``reward_serve_answers`` that takes microseconds, by name."""
+def _text(name: str) -> Verifier:
+    """A verifier of ``reward_serve_answers`` that takes microseconds; in a thread if it is long."""
 
-    def __init__(self, name: str) -> None:
-        self.fingerprint = f"verifier={name};version={VERSION}"
-        self._grade = TEXT_VERIFIERS.get(name)  # all but choice
-
-    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade the response, in a thread if it is long."""
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
         texts = request.response, reference
-        if self._grade is None:
+        if name == "choice":
             question = request.question or ""
             return await off_loop(takes_long(request), grade_choice, *texts, question)
-        return await off_loop(takes_long(request), self._grade, *texts)
+        return await off_loop(takes_long(request), TEXT_VERIFIERS[name], *texts)
+
+    return Verifier(f"verifier={name};version={VERSION}", verify)
 
 
-class MathVerifier(Verifier):
-    """``reward_serve_answers.formulas.grade_math``, in child processes.
+def _math() -> Verifier:
+    """Compares the end of the response, without thinking, by ``formulas`` in child processes."""
+    child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
-    Abstains beyond ``LIMIT_S`` seconds of CPU time.
-    """
-
-    child: ChildProcess
-
-    def __init__(self) -> None:
-        library = installed_version("math-verify")
-        self.fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
-        self.child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
-
-    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade the end of the response that is not thinking."""
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold = gold_answer(reference)
         visible = without_thinking(request.response)
         if ends_without_answer(visible):
             return Grade(ABSTAINED, "cut_off")
         try:
-            compared = await self.child.call(visible[-TAIL_CHARACTERS:], gold)
+            compared = await child.call(visible[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if compared["rule"] == "reference_not_read":
             raise UnusableReferenceError(not_latex(reference))
         return Grade(compared["score"], compared["rule"], compared["answer"])
 
+    library = installed_version("math-verify")
+    fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
+    return Verifier(fingerprint, verify, child=child)
 
-class PatternVerifier(Verifier):
+
+def _pattern(pattern: str) -> Verifier:
     """Compares the pattern's last match: its first participating group, or else the whole match.
 
-    Numbers are compared by value, other texts as ``exact`` does. The search runs in a child
-    process; beyond ``LIMIT_S`` seconds of CPU time the verifier abstains.
+    Numbers are compared by value, other texts as ``exact`` does.
     """
+    child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
-    child: ChildProcess
-
-    def __init__(self, pattern: str) -> None:
-        digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
-        self.fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
-        self._pattern = pattern
-        self.child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
-
-    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Grade the pattern's last match."""
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold_answer(reference)
         try:
-            match: list[Any] | None = await self.child.call(self._pattern, request.response)
+            match: list[Any] | None = await child.call(pattern, request.response)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if match is None:
@@ -178,8 +145,12 @@ class PatternVerifier(Verifier):
         grade = await off_loop(takes_long(request), grade_match, found, reference)
         return Grade(grade.score, grade.rule, found, (start, end))
 
+    digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
+    fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
+    return Verifier(fingerprint, verify, child=child)
 
-class FunctionVerifier(Verifier):
+
+def own_function(path: str) -> Verifier:
     """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
     None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
@@ -187,49 +158,44 @@ class FunctionVerifier(Verifier):
     is called once for each reference, or once with "" if the request has none.
 
     Args:
-        path: ``package.module:name``, imported by the constructor.
+        path: ``package.module:name``, imported at once.
 
     Raises:
         ConfigError: the function cannot be imported, or has another signature.
     """
+    function, failures = _imported(path), itertools.count(1)
 
-    needs_reference = False
+    def called(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError(f"StopIteration: {error}") from error
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._function = _imported(path)
-        self._failed = 0
-        self.fingerprint = f"verifier=function;function={path};source={_digest(self._function)}"
-
-    async def verify(self, request: ScoreRequest, reference: str) -> Grade:
-        """Call the function."""
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
         arguments = (request.response, reference, request.model_dump(mode="json"))
         try:
-            if inspect.iscoroutinefunction(self._function):
-                value = await self._function(*arguments)
+            if inspect.iscoroutinefunction(function):
+                value = await function(*arguments)
             else:
-                value = await asyncio.to_thread(self._called, *arguments)
+                value = await asyncio.to_thread(called, *arguments)
         except (Exception, SystemExit) as error:  # a sample must not end the replica
-            self._failed += 1
-            if self._failed & (self._failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
-                logger.exception("rule.function %s failed, %d so far", self._path, self._failed)
-            reason = f"rule.function {self._path}: {type(error).__name__}: {error}"
+            failed = next(failures)
+            if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+                logger.exception("rule.function %s failed, %d so far", path, failed)
+            reason = f"rule.function {path}: {type(error).__name__}: {error}"
             raise VerifierError(reason) from error
         if value is None:
             return Grade(ABSTAINED, "function_abstains")
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
             shown = f"{value!r:.40} ({type(value).__name__})"
             raise VerifierError(
-                f"rule.function {self._path}: returned {shown}; return a finite number, "
-                "a bool, or None to abstain"
+                f"rule.function {path}: returned {shown}; return a finite number, a bool, or None "
+                "to abstain"
             )
         return Grade(float(value), "function")
 
-    def _called(self, *arguments: Any) -> Any:
-        try:
-            return self._function(*arguments)
-        except StopIteration as error:  # which a future cannot carry
-            raise RuntimeError(f"StopIteration: {error}") from error
+    fingerprint = f"verifier=function;function={path};source={_digest(function)}"
+    return Verifier(fingerprint, verify, needs_reference=False)
 
 
 def _imported(path: str) -> Callable[..., Any]:
@@ -309,20 +275,6 @@ class RuleRewardModel(RewardModel):
         return {"kind": "rule", "verifier": self._name, "fingerprint": fingerprint}
 
     def close(self) -> None:
-        """Release the verifier's resources."""
-        self._verifier.close()
-
-
-def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:
-    """The result of a grade; ``unparseable`` if it abstains."""
-    abstained = grade.score is None
-    return ScoreResult(
-        status=Status.UNPARSEABLE if abstained else Status.OK,
-        reason=f"the verifier abstains: {grade.rule}" if abstained else None,
-        score=grade.score,
-        source=None if abstained else "rule",
-        label=grade.outcome if grade.outcome in ("right", "wrong") else None,
-        details={"rule": grade.rule, "answer": grade.answer},
-        template=template,
-        fingerprint=fingerprint,
-    )
+        """Kill the verifier's processes."""
+        if self._verifier.child is not None:
+            self._verifier.child.close()

@@ -1,29 +1,85 @@
-"""docs/how-to/several-machines.md is run: ``several_machines.py``."""
+"""docs/how-to/several-machines.md, on several nodes in one machine."""
 
 from __future__ import annotations
 
-import json
-import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
+import ray
+import yaml
+from ray import serve
+from ray.cluster_utils import Cluster
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from reward_serve import HttpRewardClient, RewardClient
+from reward_serve.app import build_app
+from tests.fake_service import free_port
+from tests.long.test_grpo_faults import until
+
+pytestmark = pytest.mark.slow
+ASKED = {"response": "#### 18", "reference": "18"}
+NODE = {"include_dashboard": False, "object_store_memory": 2**27}
+PORT = free_port()
 
 
-def test_nodes_come_and_go_and_every_node_asks(tmp_path: Path) -> None:
-    out = tmp_path / "seen.json"
-    command = [sys.executable, "-m", "tests.long.several_machines", str(out)]
-    # gRPC's fork handlers may crash the nodes, which are forked from a process that calls by it.
-    variables = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    seen = json.loads(out.read_text(encoding="utf-8"))
-    assert "REWARD_SERVE_APP=reward RAY_ADDRESS=" in seen["said"]
-    assert seen["no replica on the head"]
-    assert seen["scores on each node"] == [1.0, 1.0, 1.0]
-    assert set(seen["statuses"]) == {"ok"}, "a node that comes or goes fails no request"
-    # Its end leaves what the cluster served before.
-    assert (seen["code"], seen["left"], seen["other"]) == (0, ["other"], 1.0)
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A head without cores and two nodes, which serve another application."""
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 0})
+    for _ in range(2):
+        cluster.add_node(**NODE, num_cpus=2)
+    ray.init(address=cluster.address, namespace="serve", log_to_driver=False)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": PORT})
+        other = {"name": "other", "kind": "rule", "resources": {"num_cpus": 1}}
+        target = serve.RunTarget(build_app({"models": [other]}), "other", "/other")
+        serve.run_many([target])
+        yield cluster
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.mark.timeout(600)
+def test_every_node_asks_and_the_end_leaves_what_the_cluster_served_before(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    model = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 1}}
+    application = {
+        "name": "reward",
+        "route_prefix": "/reward",
+        "import_path": "reward_serve.app:build_app",
+        "args": {"models": [{**model, "autoscaling": {"min_replicas": 2, "max_replicas": 2}}]},
+    }
+    http = {"host": "127.0.0.1", "port": PORT}
+    content = {"proxy_location": "HeadOnly", "http_options": http, "applications": [application]}
+    file, log = tmp_path / "reward.yaml", tmp_path / "log"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    serving = [sys.executable, "-m", "reward_serve", "serve", str(file)]
+    with log.open("wb") as out:
+        service = subprocess.Popen([*serving, "--address", cluster.address], stderr=out)
+    try:
+        assert until(lambda: "REWARD_SERVE_APP=reward" in log.read_text()), log.read_text()
+        nodes = [node["NodeID"] for node in ray.nodes()]
+        replicas = [
+            actor["Address"]["NodeID"]
+            for actor in ray._private.state.actors(actor_state_name="ALIVE").values()
+            if actor["ActorClassName"].endswith(":rule")
+        ]
+        assert set(replicas) <= {*nodes} - {cluster.head_node.node_id}
+        ask = ray.remote(num_cpus=0)(lambda: RewardClient("reward").score(ASKED).score)
+        pinned = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+        asked = [ask.options(scheduling_strategy=strategy).remote() for strategy in pinned]
+        assert ray.get(asked) == [1.0, 1.0, 1.0]
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(120) == 0
+    finally:
+        service.kill()
+    assert set(serve.status().applications) == {"other"}
+    with HttpRewardClient(f"http://127.0.0.1:{PORT}/other") as client:
+        assert client.score(ASKED).score == 1.0

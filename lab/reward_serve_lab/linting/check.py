@@ -17,7 +17,6 @@ from pydantic_core import ErrorDetails
 from reward_serve.child_process import ChildProcess
 from reward_serve.engines.base import Tokenizer
 from reward_serve.judging.rendering import LabelError, Renderer
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
 from reward_serve.templates import (
     ALIASES,
@@ -32,6 +31,7 @@ from reward_serve.templates import (
     LabelForm,
     Template,
     parse_template,
+    read_verdict,
     template_names,
     unaliased,
 )

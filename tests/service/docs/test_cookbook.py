@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from reward_serve.reward_models.rule import FunctionVerifier
+from reward_serve.reward_models.rule import own_function
+from reward_serve.rubrics import Rubric
 from reward_serve.schema import ScoreRequest
 from tests.fake_service import FakeService, Reply
 from tests.service.docs.pages import COOKBOOK, DOCS, Block, blocks, commands
@@ -60,6 +62,11 @@ def run(command: str, service: FakeService) -> str:
 
 
 @pages
+def test_a_page_has_at_most_40_lines(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+@pages
 def test_its_commands_run_and_print_what_it_says(page: Path, service: FakeService) -> None:
     found = save(page)
     if page.stem == "upgrade":
@@ -74,9 +81,7 @@ def test_its_commands_run_and_print_what_it_says(page: Path, service: FakeServic
             for command in commands(block):
                 output = run(command, service)
                 printed += output if " check " in command else ""
-        elif block.language == "json":
-            assert all(json.loads(line) for line in block.text.splitlines())
-        elif block.language == "python" and block.title in ("bound.py", "fingerprint.py"):
+        elif block.language == "python" and block.title == "bound.py":
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(block.text, block.title, "exec"), {})
             printed = out.getvalue()
@@ -84,9 +89,18 @@ def test_its_commands_run_and_print_what_it_says(page: Path, service: FakeServic
             assert printed == block.text
 
 
+@pages
+def test_its_python_compiles_and_its_rows_are_json(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            compile(block.text, block.title or page.name, "exec")
+        elif block.language == "json":
+            assert all(json.loads(line) for line in block.text.splitlines())
+
+
 async def test_the_function_scores_and_is_found() -> None:
     save(DOCS / "cookbook/own-function.md")
-    verifier = FunctionVerifier("brevity:score")
+    verifier = own_function("brevity:score")
     right = ScoreRequest(response="9 + 9\n18", reference="18")
     assert (await verifier.verify(right, "18")).score == 1.0
     assert (await verifier.verify(right, "19")).score == 0.5
@@ -107,6 +121,12 @@ def test_the_environment_asks_the_judge_at_its_second_turn(service: FakeService)
     assert (second["done"], second["reward"]) == (True, 1.0)
 
 
+def test_the_rubric_on_its_page_is_one_that_every_judge_can_answer() -> None:
+    save(DOCS / "cookbook/own-rubric.md")
+    rubric = Rubric.validate_python(yaml.safe_load(Path("support.yaml").read_bytes()))
+    assert [criterion.weight for criterion in rubric] == [3, 1, -2]
+
+
 async def test_two_rewards_are_the_components_of_one_request(service: FakeService) -> None:
     save(DOCS / "cookbook/two-rewards.md")
     found = importlib.import_module("two_rewards")
@@ -119,3 +139,9 @@ async def test_two_rewards_are_the_components_of_one_request(service: FakeServic
     assert got == [[None, None], [300.0, 300.0]]
     (call,) = service.calls
     assert {one["model"] for one in call.body["requests"]} == {"both"}
+
+
+def test_the_fingerprint_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (b for b in save(DOCS / "cookbook/upgrade.md") if b.title == "fingerprint.py")
+    exec(compile(block.text, "fingerprint.py", "exec"), {})
+    assert "verifier=gsm8k" in capsys.readouterr().out

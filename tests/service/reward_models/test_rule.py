@@ -1,113 +1,230 @@
+"""Rules by every verifier, with their child processes."""
+
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from reward_serve.config.models import RuleModel
+from reward_serve.config.base import ConfigError
+from reward_serve.config.models import RuleModel, VerifierName
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
 
+Rule = Callable[..., RuleRewardModel]
+OWN = "tests.own_functions"
 
-def rule(**settings: Any) -> RuleRewardModel:
-    return RuleRewardModel(
-        RuleModel.model_validate({"name": "r", "kind": "rule", "rule": settings})
+
+@pytest.fixture(scope="module")
+def rule() -> Iterator[Rule]:
+    """Makes the model of a verifier, or of a pattern or a function; once each."""
+    made: dict[str, RuleRewardModel] = {}
+
+    def model(verifier: str = "gsm8k", **settings: str) -> RuleRewardModel:
+        key = f"{verifier} {settings}"
+        if key not in made:
+            config = {"name": "r", "kind": "rule", "rule": {"verifier": verifier, **settings}}
+            made[key] = RuleRewardModel(RuleModel.model_validate(config))
+        return made[key]
+
+    yield model
+    for each in made.values():
+        each.close()
+
+
+PATTERN = {"regex": r"A: (\S+)|B: (\S+)"}
+# Verifier, response, reference, score, rule, the words of the response that were compared.
+TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
+    ("gsm8k", "9 * 2 = 18\n#### 18\n", "#### 18", 1.0, "marker_matches", "18"),
+    ("gsm8k", "The answer is 17.", "18", 0.0, "marker_differs", "17"),
+    ("gsm8k", " \n", "18", 0.0, "empty_response", None),
+    ("gsm8k", "#### 18", ["17", "18"], 1.0, "marker_matches", "18"),
+    ("gsm8k", "#### 17", ["19", "18"], 0.0, "marker_differs", "17"),
+    ("gsm8k", "She makes 18", ["17", "18"], None, "no_marker", None),
+    ("gsm8k", "#### 17 to 18", "18", None, "marker_not_understood", "17 to 18"),
+    ("gsm8k", "It is Paris", "Paris", None, "reference_not_numeric", None),
+    ("gsm8k_strict", "#### 18", "18", 1.0, "marker_matches", "18"),
+    ("gsm8k_strict", "The answer is 18.", "18", 0.0, "no_strict_marker", None),
+    ("gsm8k_strict_first", "#### 17\n#### 18", "18", 0.0, "marker_differs", "#### 17"),
+    ("gsm8k_strict_last", "x" * 400 + "#### 19 and #### 18", "18", 1.0, "", "#### 18"),
+    ("numeric", "It is 18.", "18", 1.0, "", "18."),
+    ("numeric", "none", "18", 0.0, "", None),
+    ("exact", "<think>hm</think>18", "18", 1.0, "", "18"),
+    ("exact", "17", "18", 0.0, "", "17"),
+    ("choice", "(B)", "B", 1.0, "", "(B)"),
+    ("choice", "A", "B", 0.0, "", "A"),
+    ("regex", "A: 17\nA: 18\nB", "18", 1.0, "match_equals", "A: 18"),
+    ("regex", "B: $1,800.00", "#### 1800", 1.0, "match_equals", "B: $1,800.00"),
+    ("regex", "A: 18%", "18", 0.0, "match_differs", "A: 18%"),
+    ("regex", "A: paris", "Paris", 0.0, "match_differs", "A: paris"),
+    ("regex", "18", "18", 0.0, "no_match", None),
+    ("math", r"So $\frac{1}{2}$", "0.5", 1.0, "", r"\frac{1}{2}"),
+    ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
+    ("math", r"$(1, 2)$", r"\( (1,2) \)", 1.0, "", None),
+    ("math", r"first $17$, then \boxed{18}", "18", 1.0, "", "18"),
+    ("math", "<think>17</think> 18", "#### 18", 1.0, "", "18"),
+    ("math", r"Of $(10^9)!$, $9^{9^9}$ and \boxed{1500}", "1500", 1.0, "", "1500"),
+    ("math", r"\boxed{-18}", "18", 0.0, "", "-18"),
+    ("math", "I cannot tell", "18", 0.0, "", None),
+    ("math", r"\boxed{9^{9^{9^{9}}}}", "18", None, "too_large", None),
+    ("math", r"\boxed{(x+y+z+w)^{200}}", "18", None, "too_slow", None),
+    *(
+        ("math", rf"\boxed{{{first}}}. No, wait: it is {cut}", "18", None, "cut_off", None)
+        for first in ("17", "18")
+        for cut in (r"\boxed{1", r"\boxed{\frac{1}{2}", r"\boxed", "the answer is")
+    ),
+]
+
+
+@pytest.mark.parametrize(("verifier", "response", "reference", "score", "why", "words"), TABLE)
+async def test_what_a_verifier_proves_is_the_score_and_what_it_cannot_is_no_zero(
+    rule: Rule,
+    verifier: str,
+    response: str,
+    reference: Any,
+    score: float | None,
+    why: str,
+    words: str | None,
+) -> None:
+    settings = {"pattern": PATTERN[verifier]} if verifier in PATTERN else {}
+    model, trace = rule(verifier, **settings), Trace()
+    verdict = await model.score(ScoreRequest(response=response, reference=reference), trace)
+    assert verdict.score == score
+    abstains = score is None
+    assert verdict.status is (Status.UNPARSEABLE if abstains else Status.OK)
+    assert (verdict.source, verdict.label) == (
+        (None, None) if abstains else ("rule", "right" if score else "wrong")
     )
-
-
-@pytest.mark.parametrize(
-    ("response", "reference", "score", "rule_", "answer"),
-    [
-        ("9 * 2 = 18\n#### 18", "#### 18", 1.0, "marker_matches", "18"),
-        ("The answer is 17.", "18", 0.0, "marker_differs", "17"),
-        (" \n", "18", 0.0, "empty_response", None),
-        ("#### 18", ["17", "18"], 1.0, "marker_matches", "18"),
-        ("#### 17", ["19", "18"], 0.0, "marker_differs", "17"),
-    ],
-)
-async def test_what_the_verifier_proves_is_the_score(
-    response: str, reference: Any, score: float, rule_: str, answer: str | None
-) -> None:
-    trace = Trace()
-    verdict = await rule().score(ScoreRequest(response=response, reference=reference), trace)
-    assert (verdict.status, verdict.score, verdict.source) == (Status.OK, score, "rule")
-    assert verdict.label == ("right" if score else "wrong")
-    assert verdict.details == {"rule": rule_, "answer": answer}
-    assert verdict.fingerprint == rule().describe()["fingerprint"]
+    assert verdict.reason == (f"the verifier abstains: {why}" if abstains else None)
+    assert verdict.fingerprint == model.describe()["fingerprint"]
+    assert f"verifier={verifier};" in (verdict.fingerprint or "")
     assert trace.rule is not None
-    assert (trace.rule.outcome, trace.rule.rule) == (verdict.label, rule_)
+    assert (trace.rule.score, trace.rule.rule) == (score, why or trace.rule.rule)
+    if words is not None:
+        assert trace.rule.span is not None
+        assert response[trace.rule.span.start : trace.rule.span.end] == words
+
+
+def test_every_verifier_is_tested_and_documented() -> None:
+    names = list(get_args(VerifierName))
+    assert {*names} == {each[0] for each in TABLE} | {"function"}
+    page = Path(__file__).parents[3] / "docs/reference/judge.md"
+    rows = page.read_text(encoding="utf-8").partition("| `rule.verifier` |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == names
 
 
 @pytest.mark.parametrize(
-    ("response", "reference", "why"),
+    ("verifier", "reference", "said"),
     [
-        ("She makes 18", ["17", "18"], "no_marker"),
-        ("#### 17 to 18", "18", "marker_not_understood"),
-        ("It is Paris", "Paris", "reference_not_numeric"),
+        ("gsm8k", None, "is missing, but the rule needs one; send"),
+        ("gsm8k", "####", ""),
+        ("gsm8k", r"\boxed{}", ""),
+        ("gsm8k", ["18", "####"], ""),
+        ("numeric", "Paris", "'Paris' is not a number"),
+        ("math", r"\frac{1}{", ".*send LaTeX"),
     ],
 )
-async def test_what_it_cannot_prove_is_unparseable_not_zero(
-    response: str, reference: Any, why: str
+async def test_a_reference_that_the_verifier_cannot_use_is_refused(
+    rule: Rule, verifier: str, reference: Any, said: str
 ) -> None:
-    verdict = await rule().score(ScoreRequest(response=response, reference=reference))
-    assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None)
-    assert (verdict.source, verdict.label) == (None, None)
-    assert verdict.reason == f"the verifier abstains: {why}"
+    with pytest.raises(InvalidRequestError, match=f"reference: {said}"):
+        await rule(verifier).score(ScoreRequest(response="#### 18", reference=reference))
 
 
-@pytest.mark.parametrize("reference", [None, "####", r"\boxed{}", ["18", "####"]])
-async def test_a_reference_without_an_answer_is_refused(reference: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="reference: "):
-        await rule().score(ScoreRequest(response="#### 18", reference=reference))
+async def test_a_hostile_response_costs_a_bounded_time_and_no_score(rule: Rule) -> None:
+    model = rule("regex", pattern=r"(?:A+)+: (\d+)")
+    for response, score in (("A" * 100, None), ("A: 18", 1.0)):
+        verdict = await model.score(ScoreRequest(response=response, reference="18"))
+        assert verdict.score == score
 
 
-async def test_a_reference_that_the_verifier_cannot_use_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="reference: 'Paris' is not a number"):
-        await rule(verifier="numeric").score(ScoreRequest(response="18", reference="Paris"))
+HOSTILE = {
+    "factorials": r"\boxed{{(10^9+{0})!}}",
+    "powers": r"\boxed{{((10^{{9999}})^{{9999}})^{{9{0}}}}}",
+    "polynomials": r"\boxed{{(x+y+z+w)^{{20{0}}}}}",
+    "integrals": r"\boxed{{\int_0^{0} \frac{{\sin(x^5+\ln x)}}{{\sqrt{{1+x^5+e^x}}}} dx}}",
+}
+
+
+@pytest.mark.parametrize("sort", HOSTILE)
+async def test_ordinary_formulas_do_not_wait_for_hostile_ones(rule: Rule, sort: str) -> None:
+    async def score(response: str, reference: str) -> float | None:
+        asked = ScoreRequest(response=response, reference=reference)
+        return (await rule("math").score(asked)).score
+
+    formulas = [HOSTILE[sort].format(i) for i in range(1, 21)]
+    hostile = [asyncio.create_task(score(formula, "18")) for formula in formulas]
+    await asyncio.sleep(0)
+    ordinary = [rf"\boxed{{\frac{{{2 * i}}}{{{3 * i}}}}}" for i in range(1, 31)]
+    scores = await asyncio.gather(*(score(each, r"\frac{2}{3}") for each in ordinary))
+    assert scores == [1.0] * 30
+    assert sort == "factorials" or sum(task.done() for task in hostile) < 20
+    for task in hostile:
+        task.cancel()
 
 
 @pytest.mark.parametrize(
-    ("name", "response", "reference", "status", "score"),
+    ("name", "response", "score", "said"),
     [
-        ("half", "x", None, Status.OK, 0.5),
-        ("is_it", "b", ["a", "b"], Status.OK, 1.0),
-        ("is_it", "c", ["a", "b"], Status.OK, 0.0),
-        ("scripted", "raise", "18", Status.ERROR, None),
-        ("scripted", "nan", "18", Status.ERROR, None),
-        ("scripted", "none", "18", Status.UNPARSEABLE, None),
+        ("half", "x", 0.5, None),
+        ("is_it", "b", 1.0, None),
+        ("is_it", "c", 0.0, None),
+        ("later", "x", 3.0, None),
+        ("scripted", "none", None, "the verifier abstains: function_abstains"),
+        ("scripted", "raise", None, "KeyError: 'points'"),
+        ("scripted", "exit", None, "SystemExit: no points"),
+        ("scripted", "next", None, "RuntimeError: StopIteration"),
+        ("scripted", "nan", None, "returned nan (float); return a finite number"),
+        ("scripted", "inf", None, "returned inf (float)"),
+        ("scripted", "text", None, "returned '1' (str)"),
     ],
 )
 async def test_a_function_of_ones_own_scores_or_there_is_no_score(
-    name: str, response: str, reference: Any, status: Status, score: float | None
+    rule: Rule, name: str, response: str, score: float | None, said: str | None
 ) -> None:
-    model = rule(verifier="function", function=f"tests.own_functions:{name}")
-    verdict = await model.score(ScoreRequest(response=response, reference=reference))
-    assert (verdict.status, verdict.score) == (status, score)
-    assert bool(verdict.reason) is (score is None)
+    model = rule("function", function=f"{OWN}:{name}")
+    references = ["a", "b"] if name == "is_it" else None
+    asked = ScoreRequest(response=response, reference=references, metadata={"points": 3})
+    async with asyncio.timeout(30):
+        verdict = await model.score(asked)
+    failed = Status.UNPARSEABLE if response == "none" else Status.ERROR
+    assert (verdict.score, verdict.status) == (score, failed if said else Status.OK)
+    assert (said or "") in (verdict.reason or "")
 
 
 @pytest.mark.parametrize(
-    ("verifier", "response", "words"),
+    ("path", "said"),
     [
-        ("gsm8k", "So\n#### 18\n", "18"),
-        ("gsm8k_strict_last", "x" * 400 + "#### 18 and #### 19", "#### 19"),
-        ("exact", "<think>hm</think>18", "18"),
-        ("regex", "A: 17\nA: 18\nB", "A: 18"),
-        ("math", r"It is $\boxed{18}$", "18"),
-        ("numeric", "none", None),
+        ("no.such.module:f", "ModuleNotFoundError.*PYTHONPATH"),
+        (f"{OWN}.py:half", "ModuleNotFoundError.*without .py"),
+        (f"{OWN}:no_such", "AttributeError.*; correct the module, or write"),
+        (f"{OWN}:LEVEL", "is not a callable object.*; change "),
+        (f"{OWN}:two", "too many positional arguments; change "),
     ],
 )
-async def test_the_words_that_each_verifier_matched_are_shown(
-    verifier: str, response: str, words: str | None
+def test_a_faulty_path_is_reported_with_its_field_and_remedy(
+    rule: Rule, path: str, said: str
 ) -> None:
-    model = rule(verifier=verifier, pattern=r"A: (\d+)" if verifier == "regex" else None)
-    trace = Trace()
-    try:
-        verdict = await model.score(ScoreRequest(response=response, reference="18"), trace)
-    finally:
-        model.close()
-    assert trace.rule is not None
-    assert trace.rule.score == verdict.score
-    span = trace.rule.span
-    assert (None if span is None else response[span.start : span.end]) == words
+    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}"):
+        rule("function", function=path)
+
+
+def test_changed_code_is_another_fingerprint(
+    rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    found = set()
+    for name, value in (("own_first", 1.0), ("own_second", 0.25)):
+        code = f"def f(response, reference, request):\n    return {value}\n"
+        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+        model = rule("function", function=f"{name}:f")
+        found.add(model.describe()["fingerprint"].partition(";source=")[2])
+        del sys.modules[name]
+    assert len(found) == 2

@@ -176,12 +176,6 @@ SECOND = {"model": "second"}
             "models.0.engine.max_num_seqs: ",
             "(found 0); models.0.judge.mode: ",
         ),
-        (args(judge={"samples": 2}), "models.0.judge: samples: 2 samples at temp", "such as 0.6"),
-        (
-            args(judge={"samples": 9, "temperature": 1}),
-            "models.0.judge: samples: 9 is above max_samples: 8",
-            "raise max_samples",
-        ),
         (
             args(judge={"thinking_tokens": 512}),
             "models.0.judge: thinking_tokens: 512 leaves no room",
@@ -264,7 +258,6 @@ SECOND = {"model": "second"}
             "models.0.rubric.rubrics.s.0.text: is missing",
             "add 'text: ...' to models.0.rubric.rubrics.s.0",
         ),
-        (rubric(judge={"samples": 2, "temperature": 1}), "models.0.judge: samples: 2", "remove it"),
         (
             models({**REMOTE, "rubric": {}, "judge": {"mode": "label"}}),
             "models.0: judge.mode: an endpoint answers all criteria in one text",

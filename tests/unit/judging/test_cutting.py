@@ -6,19 +6,10 @@ import pytest
 
 from reward_serve.judging.rendering import JOINT, cut_span, shortened
 
-JOINT_TOKENS = len(JOINT)
-
 
 def characters(text: str) -> tuple[list[int], list[int]]:
     """A tokenizer of one token a character."""
     return [ord(c) for c in text], list(range(len(text)))
-
-
-def cut(response: str, budget: int, head: int = 0) -> tuple[str, int]:
-    text, ids, missing, _ = shortened(response, budget, head, str, characters)
-    assert len(ids) <= budget
-    assert "".join(map(chr, ids)) == text
-    return text, missing
 
 
 def words(text: str) -> tuple[list[int], list[int]]:
@@ -36,15 +27,6 @@ def test_tokens_of_any_length_fill_the_budget(letters: int, head: int) -> None:
     assert shown.split()[-9:] == parts[-9:]
 
 
-def test_an_answer_that_came_first_is_kept_beside_the_end() -> None:
-    response = "It is 504. " + "Each day there are more. " * 20 + "On day 7 we rest."
-    shown, missing = cut(response, 60, head=20)
-    assert shown.startswith("It is 504.")
-    assert shown.endswith("On day 7 we rest.")
-    first, last = shown.split(JOINT)
-    assert len(response) - len(first) - len(last) == missing
-
-
 @pytest.mark.parametrize(
     "response",
     [
@@ -54,8 +36,8 @@ def test_an_answer_that_came_first_is_kept_beside_the_end() -> None:
     ],
 )
 def test_a_head_ends_in_no_number_or_word(response: str) -> None:
-    shown, _ = cut(response, 60, head=13 + JOINT_TOKENS)
-    assert re.split(re.escape(JOINT), shown)[0].rstrip() == "Answer:"
+    cut = shortened(response, 60, 13 + len(JOINT), str, characters)
+    assert cut.text.partition(JOINT)[0].rstrip() == "Answer:"
 
 
 def test_a_megabyte_is_encoded_in_part() -> None:
@@ -77,26 +59,21 @@ def test_a_megabyte_is_encoded_in_part() -> None:
         ("So the answer is 18", 5, 0),
         ("It is 504. " + "Each day there are more. " * 20 + "On day 7 we rest.", 60, 20),
         ("x" * 100_000 + " 18", 96, 24),
+        ("first eighteen, " + "then eighteen " * 40 + "last eighteen.", 40, 16),
     ],
 )
-def test_the_span_that_was_cut_is_what_is_not_shown(response: str, budget: int, head: int) -> None:
-    cut = shortened(response, budget, head, str, characters)
-    start, end, exact = cut_span(response, cut.text, cut.head, str)
-
-    assert exact
-    assert end - start == cut.cut_characters
-    joint = JOINT if cut.head else ""
-    assert response[:start] + joint + response[end:] == cut.text
-
-
-def test_the_span_of_a_rewritten_response_is_of_the_response_as_it_came() -> None:
+def test_the_beginning_and_the_end_are_kept_and_the_span_that_was_cut_is_what_is_not_shown(
+    response: str, budget: int, head: int
+) -> None:
     def shown(text: str) -> str:
         return text.replace("eighteen", "18")
 
-    response = "first eighteen, " + "then eighteen " * 40 + "last eighteen."
-    cut = shortened(response, 40, 16, shown, characters)
+    cut = shortened(response, budget, head, shown, characters)
+    assert "".join(map(chr, cut.ids)) == cut.text
+    assert len(cut.ids) <= budget
     start, end, exact = cut_span(response, cut.text, cut.head, shown)
-
     assert exact
-    first, last = cut.text.split(JOINT)
-    assert (shown(response[:start]), shown(response[end:])) == (first, last)
+    assert shown(response).startswith(cut.text[:10]) or not cut.head
+    joint = JOINT if cut.head else ""
+    assert shown(response[:start]) + joint + shown(response[end:]) == cut.text
+    assert end - start == cut.cut_characters or "eighteen" in response

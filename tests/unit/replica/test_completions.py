@@ -21,7 +21,7 @@ class FakeChat:
     def __init__(self, fault: Exception | None = None, seconds: float = 0.0) -> None:
         self._fault, self._seconds = fault, seconds
 
-    async def complete(self, request: ChatRequest) -> list[TextOutput]:
+    async def __call__(self, request: ChatRequest) -> list[TextOutput]:
         await asyncio.sleep(self._seconds)
         if self._fault:
             raise self._fault

@@ -45,42 +45,37 @@ def classifier(engine: FakeEngine, **settings: Any) -> Classifier:
 ASKED = ScoreRequest(question="2 + 3?", response="It is 5.")
 
 
-async def test_the_logit_is_the_reward() -> None:
+async def test_a_conversation_is_shown_and_its_logit_is_the_reward() -> None:
     engine = FakeEngine(-3.25)
     verdict = await classifier(engine).score(ASKED)
-
     assert (verdict.score, verdict.source, verdict.status) == (-3.25, "classifier", Status.OK)
-    assert verdict.details == {"logits": [-3.25]}
-    assert verdict.usage.prompt_tokens == 18
+    assert (verdict.details, verdict.usage.prompt_tokens) == ({"logits": [-3.25]}, 18)
     assert engine.asked == ["<|user|>2 + 3?<|end|><|assistant|>It is 5.<|end|>"]
 
 
 @pytest.mark.parametrize(
-    ("logit", "settings", "score"),
+    ("logits", "settings", "score"),
     [
-        (2.0, {"normalisation": "sigmoid"}, 1 / (1 + math.exp(-2.0))),
-        (-1e4, {"normalisation": "sigmoid"}, 0.0),
-        (2.0, {"normalisation": "affine", "scale": 0.5, "shift": 1.0}, 2.0),
+        ([2.0], {"normalisation": "sigmoid"}, 1 / (1 + math.exp(-2.0))),
+        ([-1e4], {"normalisation": "sigmoid"}, 0.0),
+        ([2.0], {"normalisation": "affine", "scale": 0.5, "shift": 1.0}, 2.0),
+        ([1.0, 7.0], {"label": 1}, 7.0),
+        ([math.nan], {}, None),
+        ([math.inf], {"normalisation": "sigmoid"}, None),
     ],
 )
-async def test_it_is_normalised_as_the_deployment_says(
-    logit: float, settings: dict[str, Any], score: float
+async def test_the_deployment_chooses_and_normalises_the_logit_and_one_that_is_no_number_is_none(
+    logits: list[float], settings: dict[str, Any], score: float | None
 ) -> None:
-    verdict = await classifier(FakeEngine(logit), **settings).score(ASKED)
-    assert verdict.score == pytest.approx(score)
+    verdict = await classifier(FakeEngine(*logits), **settings).score(ASKED)
+    assert verdict.score == (None if score is None else pytest.approx(score))
+    assert verdict.status is (Status.ERROR if score is None else Status.OK)
 
 
-async def test_the_deployment_chooses_among_several_logits() -> None:
-    assert (await classifier(FakeEngine(1.0, 7.0), label=1).score(ASKED)).score == 7.0
-    for settings in ({}, {"label": 2}):
-        with pytest.raises(ValueError, match=r"classifier\.label: "):
-            await classifier(FakeEngine(1.0, 7.0), **settings).score(ASKED)
-
-
-@pytest.mark.parametrize("logit", [math.nan, math.inf])
-async def test_a_logit_that_is_no_number_is_an_error(logit: float) -> None:
-    verdict = await classifier(FakeEngine(logit)).score(ASKED)
-    assert (verdict.status, verdict.score) == (Status.ERROR, None)
+@pytest.mark.parametrize("settings", [{}, {"label": 2}])
+async def test_among_several_logits_the_deployment_must_choose(settings: Any) -> None:
+    with pytest.raises(ValueError, match=r"classifier\.label: "):
+        await classifier(FakeEngine(1.0, 7.0), **settings).score(ASKED)
 
 
 @pytest.mark.parametrize(

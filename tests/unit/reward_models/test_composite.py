@@ -1,216 +1,245 @@
+"""Composites and cascades of members that answer by themselves."""
+
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from reward_serve.config.models import CompositeModel
+from reward_serve.config.models import CascadeModel, CompositeModel
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.base import Trace
-from reward_serve.reward_models.composite import Ask, Composite, length
+from reward_serve.reward_models.composite import Ask, Cascade, Composite, length
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, Usage, failure
 from tests import virtual_time
 
 REQUEST = ScoreRequest(response="#### 18", reference="18", id="a", model="c", timeout_s=10)
+Answer = ScoreResult | Status | float | None
 
 
-def member(score: float | None, status: Status = Status.OK, seen: list[Any] | None = None) -> Ask:
+def member(answer: Answer, seen: list[Any] | None = None, takes_s: float = 0.0) -> Ask:
+    """One that answers with this score, failure or result; None: never."""
+
     async def ask(body: dict[str, Any], explains: bool) -> Explanation:
         if seen is not None:
             seen.append(body)
-        await asyncio.sleep(0)
-        if score is None:
-            return Explanation(result=failure(status, "it could not", fingerprint="f"))
-        result = ScoreResult(
-            status=Status.OK,
-            score=score,
-            source="judge",
-            fingerprint="f",
-            usage=Usage(prompt_tokens=7),
-        )
+        await asyncio.sleep(3600 if answer is None else takes_s)
+        result = answer
+        if isinstance(answer, Status):
+            pause = {"retry_after_s": 3} if answer is Status.OVERLOADED else None
+            result = failure(answer, "it could not", details=pause)
+        if isinstance(answer, float):
+            usage = Usage(prompt_tokens=7)
+            result = ScoreResult(status=Status.OK, score=answer, source="judge", usage=usage)
+        assert isinstance(result, ScoreResult)
         return Explanation(result=result, cached=True if explains else None)
 
     return ask
 
 
-def composite(asks: list[Ask], members: list[Any] | None = None, **settings: Any) -> Composite:
-    names = settings.pop("members", None) or members or [f"m{i}" for i in range(len(asks))]
-    config = CompositeModel.model_validate(
-        {"name": "c", "kind": "composite", "composite": {"members": names, **settings}}
-    )
-    return Composite(config, asks)
+def composite(
+    answers: Sequence[Answer | Ask], members: Sequence[Any] = ("a", "b", "c", "d"), **settings: Any
+) -> Composite:
+    named = {"members": members[: len(answers)], **settings}
+    config = {"name": "c", "kind": "composite", "composite": named}
+    asks = [each if callable(each) else member(each) for each in answers]
+    return Composite(CompositeModel.model_validate(config), asks)
 
 
 def details(result: ScoreResult) -> dict[str, Any]:
     return dict(result.details or {})
 
 
+def components(result: ScoreResult) -> dict[str, tuple[float | None, str]]:
+    parts = result.components or {}
+    return {name: (part.score, part.status.value) for name, part in parts.items()}
+
+
+WEIGHTS = [
+    {"model": name, "weight": weight} for name, weight in (("a", 0.2), ("b", 0.3), ("c", 0.1))
+]
+
+
 @pytest.mark.parametrize(
-    ("scores", "score", "disagreement"),
+    ("answers", "members", "score", "disagreement"),
     [
-        ([1.0, 1.0, 1.0], 1.0, 0.0),
-        ([1.0, 0.0, 1.0], 1.0, 1 / 3),
-        ([1.0, 0.0, 0.0], 0.0, 1 / 3),
-        ([0.6, 0.51, 0.1], 1.0, 1 / 3),
-        ([1.0, 0.0], 0.0, 0.5),
+        ([1.0, 1.0, 1.0], "abc", 1.0, 0.0),
+        ([1.0, 0.0, 1.0], "abc", 1.0, 1 / 3),
+        ([1.0, 0.0, 0.0], "abc", 0.0, 1 / 3),
+        ([0.6, 0.51, 0.1], "abc", 1.0, 1 / 3),
+        ([1.0, 0.0], "ab", 0.0, 0.5),
+        pytest.param([1.0, 0.0, 1.0], WEIGHTS, 0.0, 0.5, id="a tie but for rounding"),
+        pytest.param([1.0, Status.TIMEOUT, 1.0], "abc", 1.0, 0.0, id="a failure is excluded"),
     ],
 )
 async def test_a_vote_is_right_where_more_than_half_say_so(
-    scores: list[float], score: float, disagreement: float
+    answers: list[Answer], members: Sequence[Any], score: float, disagreement: float
 ) -> None:
-    verdict = await composite([member(each) for each in scores]).score(REQUEST)
+    verdict = await composite(answers, list(members)).score(REQUEST)
     assert (verdict.score, verdict.label) == (score, "right" if score else "wrong")
     assert details(verdict)["disagreement"] == pytest.approx(disagreement)
     assert verdict.source == "composite"
-    assert verdict.usage.prompt_tokens == 7 * len(scores)
+    assert verdict.usage.prompt_tokens == 7 * sum(isinstance(each, float) for each in answers)
 
 
 async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> None:
     members = [{"model": "a", "weight": 3}, "b"]
-    verdict = await composite([member(1.0), member(0.2)], members, aggregate="mean").score(REQUEST)
-    assert verdict.score == pytest.approx(0.8)
-    assert details(verdict)["disagreement"] == pytest.approx(0.8)
+    verdict = await composite([1.0, 0.2], members, aggregate="mean").score(REQUEST)
+    assert (verdict.score, details(verdict)["disagreement"]) == pytest.approx((0.8, 0.8))
     assert verdict.label is None
 
 
-async def test_members_have_a_part_of_the_deadline_and_their_own_template() -> None:
+async def test_a_sum_adds_weighted_scores_and_needs_every_member() -> None:
+    members = ["correct", {"model": "length", "weight": -0.01}]
+    verdict = await composite([1.0, length], members, aggregate="sum").score(REQUEST)
+    assert verdict.score == pytest.approx(1.0 - 0.01 * len(REQUEST.response), abs=1e-9)
+    assert "disagreement" not in details(verdict)
+    verdict = await composite([Status.ERROR, length], members, aggregate="sum").score(REQUEST)
+    assert (verdict.status, verdict.score) == (Status.ERROR, None)
+
+
+async def test_a_member_is_sent_its_part_of_the_deadline_its_template_and_its_rubric() -> None:
     seen: list[Any] = []
-    members = ["a", {"model": "b", "template": "solution"}]
-    await composite([member(1.0, seen=seen), member(1.0, seen=seen)], members).score(REQUEST)
-    assert [body["timeout_s"] for body in seen] == [9.0, 9.0]
-    assert [body.get("template") for body in seen] == [None, "solution"]
-    assert all(body.keys().isdisjoint({"id", "model"}) for body in seen)
-    assert {body["reference"] for body in seen} == {"18"}
-
-
-async def test_weights_that_do_not_add_up_in_floating_point_are_a_tie_all_the_same() -> None:
-    members = [{"model": "a", "weight": 0.2}, {"model": "b", "weight": 0.3}]
-    members.append({"model": "c", "weight": 0.1})
-    judged = composite([member(1.0), member(0.0), member(1.0)], members)
-    assert (await judged.score(REQUEST)).score == 0.0
+    members = [{"model": "a", "rubric": False}, {"model": "b", "template": "solution"}, "c"]
+    asked = REQUEST.model_copy(update={"rubric": "style"})
+    model = composite([member(1.0, seen) for _ in members], members)
+    trace = Trace()
+    verdict = await model.score(asked, trace)
+    shared = {"response": "#### 18", "reference": "18", "timeout_s": 9.0}
+    rubric = {"rubric": "style"}
+    assert seen == [shared, shared | rubric | {"template": "solution"}, shared | rubric]
+    explained = [(each.result.score, each.cached) for each in (trace.members or {}).values()]
+    assert explained == [(1.0, True)] * 3
+    assert verdict == await model.score(asked)
+    assert model.counts == {"agreed": 1, "disagreed": 0, "summed": 0, "failed": 0}
 
 
 def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None:
-    async def silent(*_: Any) -> Explanation:
-        await asyncio.sleep(3600)
-        raise AssertionError
-
     async def judged() -> tuple[ScoreResult, float]:
         began = asyncio.get_running_loop().time()
-        verdict = await composite([member(1.0), silent, member(1.0)]).score(REQUEST)
+        verdict = await composite([1.0, None, 1.0]).score(REQUEST)
         return verdict, asyncio.get_running_loop().time() - began
 
     verdict, took_s = virtual_time.run(judged)
     assert verdict.score == 1.0
     assert took_s == pytest.approx(9)
-    assert details(verdict)["members"]["m1"]["status"] == "timeout"
-
-
-async def test_a_failed_member_is_excluded() -> None:
-    verdict = await composite([member(1.0), member(None, Status.TIMEOUT), member(1.0)]).score(
-        REQUEST
-    )
-    assert verdict.score == 1.0
-    members = details(verdict)["members"]
-    assert (members["m1"]["status"], members["m1"]["score"]) == ("timeout", None)
-    assert details(verdict)["disagreement"] == 0.0
+    assert components(verdict) == {"a": (1.0, "ok"), "b": (None, "timeout"), "c": (1.0, "ok")}
 
 
 @pytest.mark.parametrize(
-    ("statuses", "quorum", "status"),
+    ("answers", "quorum", "status"),
     [
-        ([Status.UNPARSEABLE, Status.OK], 2, Status.UNPARSEABLE),
+        ([Status.UNPARSEABLE, 1.0], 2, Status.UNPARSEABLE),
         ([Status.INVALID, Status.ERROR], 1, Status.ERROR),
         ([Status.INVALID, Status.ERROR], 2, Status.INVALID),
-        ([Status.OVERLOADED, Status.ERROR, Status.OK], 2, Status.OVERLOADED),
+        ([Status.OVERLOADED, Status.ERROR, 1.0], 2, Status.OVERLOADED),
     ],
 )
 async def test_without_a_quorum_there_is_no_score(
-    statuses: list[Status], quorum: int, status: Status
+    answers: list[Answer], quorum: int, status: Status
 ) -> None:
-    asks = [member(1.0 if each is Status.OK else None, each) for each in statuses]
-    judged = composite(asks, quorum=quorum)
-    verdict = await judged.score(REQUEST)
+    verdict = await composite(answers, quorum=quorum).score(REQUEST)
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
     assert f"{quorum} are needed" in (verdict.reason or "")
     assert "it could not" in (verdict.reason or "")
-
-
-async def test_a_composite_is_explained_by_its_members_explanations() -> None:
-    seen: list[Any] = []
-    model = composite([member(score, seen=seen) for score in (1.0, 0.0, 1.0)], ["a", "b", "c"])
-    trace = Trace()
-    verdict = await model.score(REQUEST, trace)
-
-    assert verdict == await model.score(REQUEST)
-    assert {n: (e.result.score, e.cached) for n, e in (trace.members or {}).items()} == {
-        "a": (1.0, True), "b": (0.0, True), "c": (1.0, True),
-    }  # fmt: skip
-    assert all(0 < body["timeout_s"] < 10 for body in seen)
-    assert model.counts == {"agreed": 0, "disagreed": 1, "summed": 0, "failed": 0}
-
-
-async def test_a_sum_adds_weighted_scores_and_needs_every_member() -> None:
-    members = ["correct", {"model": "length", "weight": -0.01}]
-    summed = composite([member(1.0), length], members, aggregate="sum")
-    verdict = await summed.score(REQUEST)
-    assert verdict.score == pytest.approx(1.0 - 0.01 * len(REQUEST.response), abs=1e-9)
-    assert "disagreement" not in details(verdict)
-    failed = composite([member(None, Status.ERROR), length], members, aggregate="sum")
-    verdict = await failed.score(REQUEST)
-    assert (verdict.status, verdict.score) == (Status.ERROR, None)
-
-
-async def test_a_member_that_reads_no_rubric_is_asked_without_one() -> None:
-    seen: list[Any] = []
-    asks = [member(1.0, seen=seen) for _ in range(3)]
-    members = [{"model": "rule", "rubric": False}, {"model": "rubric", "rubric": True}, "elsewhere"]
-    verdict = await composite(asks, members).score(REQUEST.model_copy(update={"rubric": "style"}))
-    assert verdict.score == 1.0
-    assert [body.get("rubric") for body in seen] == [None, "style", "style"]
-    assert "rubric" not in seen[0]
+    assert details(verdict).get("retry_after_s") == (3 if status is Status.OVERLOADED else None)
 
 
 async def test_members_scores_are_components_and_so_are_their_own() -> None:
-    async def of_criteria(*_: Any) -> Explanation:
-        parts = {"brief": Component(score=0.5, status=Status.OK)}
-        result = ScoreResult(status=Status.OK, score=0.5, components=parts)
-        return Explanation(result=result)
-
-    asks = [member(1.0), of_criteria, member(None, Status.TIMEOUT)]
-    verdict = await composite(asks, ["rule", "rubric", "judge"], aggregate="mean").score(REQUEST)
-    assert verdict.components is not None
-    assert {name: (part.score, part.status.value) for name, part in verdict.components.items()} == {
-        "rule": (1.0, "ok"),
-        "rubric": (0.5, "ok"),
-        "judge": (None, "timeout"),
-        "rubric/brief": (0.5, "ok"),
+    parts = {"brief": Component(score=0.5, status=Status.OK)}
+    rubric = ScoreResult(status=Status.OK, score=0.5, components=parts)
+    verdict = await composite([1.0, rubric, Status.TIMEOUT], aggregate="mean").score(REQUEST)
+    assert components(verdict) == {
+        "a": (1.0, "ok"),
+        "b": (0.5, "ok"),
+        "c": (None, "timeout"),
+        "b/brief": (0.5, "ok"),
     }
 
 
 @pytest.mark.parametrize(
-    ("correct", "expected"),
-    [(1.0, {"correct": 1.0, "style": 0.75}), (0.0, {"correct": 0.0, "style": 0.0})],
+    ("gate", "style", "score"),
+    [(1.0, (0.75, "ok"), 1.75), (0.0, (0.0, "ok"), 0.0), (Status.TIMEOUT, (None, "timeout"), None)],
 )
 async def test_a_gated_score_counts_only_where_the_other_is_high_enough(
-    correct: float, expected: dict[str, float]
+    gate: Answer, style: tuple[float | None, str], score: float | None
 ) -> None:
-    gate = {"member": "correct", "below": 1}
-    members = ["correct", {"model": "style", "clip": [0, 0.75], "gate": gate}]
-    verdict = await composite([member(correct), member(2.0)], members, aggregate="sum").score(
-        REQUEST
+    gated = {"model": "style", "clip": [0, 0.75], "gate": {"member": "correct", "below": 1}}
+    verdict = await composite([gate, 2.0], ["correct", gated], aggregate="sum").score(REQUEST)
+    assert components(verdict)["style"] == style
+    assert verdict.score == score
+
+
+def judged(right: float, source: Any = "judge") -> ScoreResult:
+    """A binary judge's result, with its probability of right."""
+    return ScoreResult(
+        status=Status.OK,
+        score=float(right >= 0.5),
+        source=source,
+        label="1" if right >= 0.5 else "0",
+        probabilities={"1": right, "0": 1 - right},
+        usage=Usage(prompt_tokens=7),
     )
-    assert {name: part.score for name, part in (verdict.components or {}).items()} == expected
-    assert verdict.score == sum(expected.values())
 
 
-async def test_a_gate_whose_member_failed_leaves_no_score() -> None:
-    gate = {"member": "correct", "below": 1}
-    members = ["correct", {"model": "style", "gate": gate}, "other"]
-    asks = [member(None, Status.TIMEOUT), member(1.0), member(1.0)]
-    verdict = await composite(asks, members, quorum=2).score(REQUEST)
-    style = (verdict.components or {})["style"]
-    assert (style.score, style.status) == (None, Status.TIMEOUT)
-    assert "its gate, correct, has no score" in (style.reason or "")
-    assert (verdict.score, verdict.status) == (None, Status.TIMEOUT)
+def cascade(asks: list[Ask], members: Sequence[Any] = ("small", "large")) -> Cascade:
+    config = {"name": "c", "kind": "cascade", "cascade": {"members": members}}
+    return Cascade(CascadeModel.model_validate(config), asks)
+
+
+@pytest.mark.parametrize(
+    ("first", "passed_on"),
+    [
+        (judged(0.99), False),
+        (judged(0.01), False),
+        (judged(0.81), False),
+        (judged(0.6), True),
+        (judged(0.3), True),
+        (judged(0.5, source="rule"), False),
+        (judged(0.7, source="cache"), True),
+        (0.5, True),
+        (1.0, False),
+        (-3.0, False),
+        (Status.UNPARSEABLE, True),
+        (Status.OVERLOADED, True),
+    ],
+)
+async def test_the_second_is_asked_where_the_first_is_unsure_or_failed(
+    first: Answer, passed_on: bool
+) -> None:
+    model = cascade([member(first), member(judged(0.9))])
+    result = await model.score(REQUEST)
+    own = first.score if isinstance(first, ScoreResult) else first
+    assert result.score == (1.0 if passed_on else own)
+    assert details(result)["decided_by"] == ("large" if passed_on else "small")
+    assert model.describe()["cascade"] == {"small": 1, "large": int(passed_on)}
+
+
+async def test_the_last_members_result_stands_unsure_or_failed() -> None:
+    full = await cascade([member(judged(0.6)), member(Status.OVERLOADED)]).score(REQUEST)
+    assert (full.score, full.status, full.reason) == (None, Status.OVERLOADED, "it could not")
+    assert details(full)["retry_after_s"] == 3
+    assert details(full)["members"]["small"]["score"] == 1.0
+    unsure = await cascade([member(judged(0.6)), member(judged(0.4))]).score(REQUEST)
+    assert (unsure.score, unsure.source, unsure.label) == (0.0, "judge", "0")
+    assert unsure.usage.prompt_tokens == 14
+
+
+def test_a_hanging_member_leaves_time_for_the_next() -> None:
+    seen: list[Any] = []
+    late = member(Status.TIMEOUT, seen, takes_s=4.0)
+    result = virtual_time.run(lambda: cascade([late, member(judged(1.0), seen)]).score(REQUEST))
+    assert result.score == 1.0
+    assert [body["timeout_s"] for body in seen] == pytest.approx([5.0, 6.0])
+
+
+async def test_a_members_template_replaces_the_requests() -> None:
+    seen: list[Any] = []
+    members = ["small", {"model": "large", "application": "other", "template": "detailed"}]
+    model = cascade([member(judged(0.5), seen) for _ in members], members)
+    await model.score(REQUEST.model_copy(update={"template": "solution"}))
+    assert [body["template"] for body in seen] == ["solution", "detailed"]
+    assert not {"id", "model"} & seen[0].keys()
+    assert list(model.counts) == ["small", "other/large:detailed"]

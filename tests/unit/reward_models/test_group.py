@@ -3,18 +3,22 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.group import GroupJudge
+from reward_serve.reward_models.group import PRIOR, GroupJudge, Pair, next_round, scores, strengths
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import GroupRequest, GroupResult, Status
+from reward_serve.schema import GroupRequest, GroupResult, Status, Strategy
 from tests import virtual_time
 from tests.unit.reward_models.test_judge import FakeEngine
 
@@ -62,7 +66,7 @@ async def test_scores_follow_the_judges_preferences(strategy: str) -> None:
     scores = [one.score or 0.0 for one in result.results]
     assert scores[0] < scores[2] <= scores[1] < scores[3]
     assert result.status is Status.OK and result.details is not None
-    assert result.details["order_agreement"] == 1 and result.details["cycles"] == 0
+    assert result.details["order_agreement"] == 1
     assert result.details["calls"] == 2 * len(result.comparisons)
     first = result.comparisons[0]
     assert [first.forward, first.backward] == pytest.approx([0.1, 0.9])
@@ -96,46 +100,33 @@ async def test_no_response_can_close_its_fence_or_open_another() -> None:
         assert "{response_2}" in body  # text of the field stays text
 
 
-async def test_a_comparison_that_fails_is_left_out_and_is_no_number() -> None:
+@pytest.mark.parametrize(
+    ("fails", "absent"),
+    [
+        (lambda asked, shown: shown == GROUP[:2], []),
+        (lambda asked, shown: GROUP[0] in shown, [0]),
+        (lambda asked, shown: asked > 8, [3]),
+        (lambda asked, shown: True, [0, 1, 2, 3]),
+    ],
+    ids=["one order of a pair", "all of a response", "all after eight", "all"],
+)
+async def test_comparisons_that_fail_are_no_numbers_and_who_cannot_be_placed_has_no_score(
+    fails: Callable[[int, list[str]], bool], absent: list[int]
+) -> None:
     def label(prompt: str) -> dict[str, float]:
-        if shown(prompt)[0] == GROUP[0] and shown(prompt)[1] == GROUP[1]:
+        if fails(len(engine.prompts), shown(prompt)):
             raise EngineError("a hiccup")
         return by(higher)(prompt)
 
-    result = await judged(FakeEngine(label=label))
-    failed = [one for one in result.comparisons if one.probability is None]
-    assert [(one.a, one.b, one.forward) for one in failed] == [(0, 1, None)]
-    assert failed[0].reason == "error: a hiccup"
-    assert all(one.score is not None for one in result.results)
-
-
-async def test_an_engine_that_dies_leaves_nulls_and_no_wrong_order() -> None:
-    asked = 0
-
-    def label(prompt: str) -> dict[str, float]:
-        nonlocal asked
-        asked += 1
-        if asked > 5:
-            raise EngineError("the engine has died")
-        return by(higher)(prompt)
-
-    result = await judged(FakeEngine(label=label))
-    for response, one in zip(GROUP, result.results, strict=True):
-        assert (one.score is None) is (one.status is not Status.OK), response
-    dead = await judged(FakeEngine(label=label))
-    assert [one.status for one in dead.results] == [Status.ERROR] * 4
-    assert dead.status is Status.ERROR and not any(c.probability for c in dead.comparisons)
-
-
-async def test_a_response_that_was_compared_with_no_other_has_no_score() -> None:
-    def label(prompt: str) -> dict[str, float]:
-        if GROUP[0] in shown(prompt):
-            raise EngineError("gone")
-        return by(higher)(prompt)
-
-    result = await judged(FakeEngine(label=label))
-    assert [one.score is None for one in result.results] == [True, False, False, False]
-    assert "cannot be ranked: gone" in (result.results[0].reason or "")
+    engine = FakeEngine(label=label)
+    result = await judged(engine)
+    assert [i for i, one in enumerate(result.results) if one.score is None] == absent
+    assert all((one.score is None) is (one.status is Status.ERROR) for one in result.results)
+    assert all("cannot be ranked" in (result.results[i].reason or "") for i in absent)
+    for one in result.comparisons:
+        assert (one.probability is None) is (None in (one.forward, one.backward))
+        assert one.reason == ("error: a hiccup" if one.probability is None else None)
+    assert (result.status is Status.OK) is (len(absent) < 4)
 
 
 def test_at_the_deadline_the_group_is_ranked_by_what_was_compared() -> None:
@@ -176,13 +167,6 @@ async def test_long_responses_share_the_room() -> None:
         assert abs(first - second) <= 1 and len(prompt) <= 2600
 
 
-async def test_a_conversation_is_shown_in_place_of_a_question() -> None:
-    engine = FakeEngine(label=by(higher))
-    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Colour?"}]
-    await judged(engine, question=None, messages=turns)
-    assert "system: Be brief.\n\nuser: Colour?" in engine.prompts[0]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -196,3 +180,83 @@ async def test_an_invalid_request_names_field_and_remedy(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(message)):
         await judged(FakeEngine(label=by(higher)), **fields)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[int, dict[Pair, float]]:
+    size = draw(st.integers(2, 12))
+    every = list(combinations(range(size), 2))
+    pairs = draw(st.lists(st.sampled_from(every), unique=True))
+    return size, {pair: draw(st.floats(0, 1)) for pair in pairs}
+
+
+@given(order=st.permutations(range(6)))
+def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
+    outcomes = {(a, b): 0.9 if order[a] > order[b] else 0.1 for a, b in combinations(range(6), 2)}
+    found = scores(6, outcomes)
+    by_score = sorted(range(6), key=lambda i: found[i] or 0.0)
+    assert [order[i] for i in by_score] == list(range(6))
+
+
+@given(table=tables())
+@settings(max_examples=30, deadline=None)
+def test_strengths_are_the_maximum_that_scipy_finds_and_scores_lie_in_0_to_1(
+    table: tuple[int, dict[Pair, float]],
+) -> None:
+    from scipy.optimize import minimize  # type: ignore[import-untyped]
+
+    size, outcomes = table
+    games = [(a, b, p) for (a, b), p in outcomes.items()]
+
+    def loss(theta: list[float]) -> float:
+        padded = [*theta, 0.0]
+        virtual = [(i, size, PRIOR) for i in range(size)] + [(size, i, PRIOR) for i in range(size)]
+        found = [(p, padded[a] - padded[b]) for a, b, p in games]
+        found += [(1 - p, padded[b] - padded[a]) for a, b, p in games]
+        found += [(weight, padded[a] - padded[b]) for a, b, weight in virtual]
+        return sum(weight * math.log1p(math.exp(-gap)) for weight, gap in found)
+
+    assert all(0 <= score <= 1 for score in scores(size, outcomes) if score is not None)
+    best = minimize(loss, [0.0] * size)
+    for theta, strength in zip(best.x, strengths(size, outcomes), strict=True):
+        assert math.log(strength) == pytest.approx(theta, abs=2e-3)
+
+
+def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None:
+    outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
+    found = scores(5, outcomes)
+    assert [score is None for score in found] == [False, False, False, True, True]
+    assert scores(6, outcomes) == [None] * 6  # half of a group is too little to score any of it
+    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9})
+
+
+def test_a_preference_that_is_noise_is_no_preference() -> None:
+    assert scores(2, {(0, 1): 0.5004}) == [0.5, 0.5]
+
+
+def played(strategy: Strategy, size: int, fails: frozenset[Pair] = frozenset()) -> list[list[Pair]]:
+    """The rounds against an oracle that prefers the higher index and fails on some pairs."""
+    outcomes: dict[Pair, float | None] = {}
+    rounds: list[list[Pair]] = []
+    while pairs := next_round(strategy, size, len(rounds), outcomes):
+        assert not outcomes.keys() & set(pairs), "a pair was asked twice"
+        outcomes |= {pair: None if pair in fails else 0.1 for pair in pairs}
+        rounds.append(pairs)
+        assert len(rounds) < 100
+    return rounds
+
+
+@given(size=st.integers(2, 64), data=st.data())
+def test_a_strategy_asks_its_pairs_once_whatever_fails(size: int, data: st.DataObject) -> None:
+    every = list(combinations(range(size), 2))
+    fails = frozenset(data.draw(st.lists(st.sampled_from(every), max_size=20)))
+    assert played("all_pairs", size, fails) == [every]
+    (circle,) = played("circular", size, fails)
+    games = Counter(index for pair in circle for index in pair)
+    assert games == dict.fromkeys(range(size), 2 if size > 2 else 1)
+    rounds = played("swiss", size, fails)
+    assert len(rounds) <= math.ceil(math.log2(size))
+    for pairs in rounds:
+        assert len({i for pair in pairs for i in pair}) == 2 * len(pairs)
+    assert {i for pairs in rounds for pair in pairs for i in pair} == set(range(size))
+    assert len(rounds) < 3 or all(len(pairs) >= size // 2 - 1 for pairs in rounds[:2])

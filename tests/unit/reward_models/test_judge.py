@@ -5,28 +5,19 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from reward_serve.config import judge as judge_config
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import (
-    LabelOutput,
-    Prompt,
-    Sampling,
-    TextOutput,
-)
+from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.judging.rendering import LabelError
 from reward_serve.reward_models.base import InvalidRequestError, best
-from reward_serve.reward_models.judge import Judge, softmax
+from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
-from reward_serve.templates import (
-    GenerateForm,
-    LabelForm,
-    Template,
-)
+from reward_serve.templates import GenerateForm, LabelForm, Template
 
 
 class FakeTokenizer:
@@ -53,8 +44,7 @@ class FakeEngine:
     description: dict[str, str] = field(default_factory=lambda: {"weights": "w", "dtype": "f32"})
     tokenizer: Any = field(default_factory=FakeTokenizer)
     prompts: list[str] = field(default_factory=list)
-    settings: list[dict[str, float]] = field(default_factory=list)
-    budgets: list[tuple[int | None, int]] = field(default_factory=list)
+    settings: list[Sampling] = field(default_factory=list)
     broken: str | None = None
     closed: bool = False
 
@@ -68,11 +58,9 @@ class FakeEngine:
         return LabelOutput({label: found[label] for label in labels}, self._usage(prompt))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        asked = self._asked(prompt)
-        names = ("temperature", "top_p", "max_tokens")
-        self.settings.append({name: getattr(sampling, name) for name in names})
-        self.budgets.append((sampling.thinking_tokens, sampling.sample))
-        text, cut_off = self.text(asked)
+        assert len(prompt.token_ids) + sampling.max_tokens <= self.max_model_len
+        self.settings.append(sampling)
+        text, cut_off = self.text(self._asked(prompt))
         return TextOutput(text, cut_off, self._usage(prompt))
 
     async def fatal_error(self) -> str | None:
@@ -106,397 +94,176 @@ def says(**probabilities: float) -> Callable[[str], dict[str, float]]:
 
 def by_reference(answers: Mapping[str, Any]) -> Callable[[str], Any]:
     """An answer for each reference, found in the prompt of ``final_answer``."""
-
-    def answer(prompt: str) -> Any:
-        found = re.search(r"^Reference: (.*?)(?: \(\w+\))?$", prompt, re.MULTILINE)
-        assert found is not None
-        chosen = answers[found[1]]
-        if isinstance(chosen, Exception):
-            raise chosen
-        return chosen
-
-    return answer
+    return lambda prompt: answers[re.findall(r"(?m)^Reference: (\w+)", prompt)[0]]
 
 
-def use_template(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, float], **changes: Any
-) -> Template:
+def use_template(monkeypatch: pytest.MonkeyPatch, values: dict[str, float]) -> None:
     """Makes every template name load one of the test's own."""
+    form = GenerateForm(instruction="Write.", verdict=r"VERDICT: (\S+)", example="VERDICT: 1")
     template = Template(
-        **{
-            "name": "mine",
-            "description": "A template of the tests.",
-            "response_tokens": 100,
-            "system": "You grade.",
-            "user": "<response>{response}</response>\nReference: {reference}",
-            "label": LabelForm(instruction="Reply.", values=values),
-            "generate": GenerateForm(
-                instruction="Write.", verdict=r"VERDICT: (\S+)", example="VERDICT: 1"
-            ),
-            "digest": "0",
-            **changes,
-        }
+        name="mine",
+        description="A template of the tests.",
+        response_tokens=100,
+        system="You grade.",
+        user="{question}\n<response>{response}</response>",
+        label=LabelForm(instruction="Reply.", values=values),
+        generate=form,
+        digest="0",
     )
     monkeypatch.setattr(judge_config, "load_template", lambda name, folder="": template)
-    return template
 
 
-class TestLabelMode:
-    @pytest.mark.parametrize(
-        ("p0", "p1", "score", "label"),
-        [
-            pytest.param(0.1, 0.9, 1.0, "1", id="right"),
-            pytest.param(0.9, 0.1, 0.0, "0", id="wrong"),
-            pytest.param(0.49, 0.51, 1.0, "1", id="barely right"),
-            pytest.param(0.5, 0.5, 0.0, "0", id="tie"),
-            pytest.param(1e-30, 3e-30, 1.0, "1", id="hardly any mass"),
-        ],
-    )
-    async def test_a_binary_judge_scores_its_likelier_label_and_tells_the_probabilities(
-        self, p0: float, p1: float, score: float, label: str
-    ) -> None:
-        verdict = await judge(FakeEngine(label=says(p0=p0, p1=p1))).score(request())
-        assert (verdict.status, verdict.source) == (Status.OK, "judge")
-        assert (verdict.score, verdict.label) == (score, label)
-        assert verdict.probabilities == pytest.approx({"0": p0 / (p0 + p1), "1": p1 / (p0 + p1)})
-        assert verdict.template == "final_answer"
-        assert verdict.text is None
-        assert verdict.reason is None
-
-    async def test_a_graded_judge_scores_the_expected_value(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use_template(monkeypatch, {"a": 0.0, "b": 0.5, "c": 1.0})
-        engine = FakeEngine(label=says(a=0.2, b=0.25, c=0.05))
-        verdict = await judge(engine).score(request())
-        assert verdict.score == pytest.approx(0.5 * 0.5 + 1.0 * 0.1)
-        assert verdict.label == "b"
-        assert verdict.probabilities == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1})
-
-    @pytest.mark.parametrize(
-        "logprobs",
-        [
-            pytest.param({"0": math.nan, "1": math.nan}, id="nan"),
-            pytest.param({"0": math.nan, "1": -0.1}, id="one nan, first"),
-            pytest.param({"0": -0.1, "1": math.nan}, id="one nan, last"),
-            pytest.param({"0": -math.inf, "1": -math.inf}, id="no probability at all"),
-        ],
-    )
-    async def test_broken_log_probabilities_are_an_error_not_a_score(
-        self, logprobs: dict[str, float]
-    ) -> None:
-        verdict = await judge(FakeEngine(label=lambda prompt: logprobs)).score(request())
-        assert (verdict.status, verdict.score, verdict.source) == (Status.ERROR, None, None)
-        assert verdict.probabilities is None
-        assert "weights and dtype" in str(verdict.reason)
-        assert verdict.usage.prompt_tokens > 0
-
-    async def test_the_prompt_shows_the_gold_answer_and_the_response_but_not_the_question(
-        self,
-    ) -> None:
-        engine = FakeEngine()
-        await judge(engine).score(
-            request(
-                "So 9 * 2 = 18.", "9 eggs, 2 dollars: 9 * 2 = 18\n#### 18", question="How much?"
-            )
-        )
-        (prompt,) = engine.prompts
-        assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18" in prompt
-        assert "dollars" not in prompt
-        assert "How much?" not in prompt
-        assert "Equal? Reply 1 or 0." in prompt
-
-    async def test_a_request_may_name_another_template(self) -> None:
-        engine = FakeEngine()
-        verdict = await judge(engine).score(
-            request("#### 18", "9 * 2\n#### 18", template="solution")
-        )
-        assert verdict.template == "solution"
-        assert "<reference>\n9 * 2\n#### 18\n</reference>" in engine.prompts[0]
-
-    @pytest.mark.parametrize(("setting", "kept"), [(None, 96), (10, 10)])
-    async def test_a_long_response_is_cut_to_the_deployments_budget_and_the_cut_is_reported(
-        self, setting: int | None, kept: int
-    ) -> None:
-        engine = FakeEngine()
-        response = "".join(str(i % 10) for i in range(1000))
-        verdict = await judge(engine, response_tokens=setting).score(request(response))
-        assert f"<response>\n{response[-kept:]}\n</response>" in engine.prompts[0]
-        assert verdict.details is not None
-        assert verdict.details["cut_response_characters"] == 1000 - kept
+@pytest.mark.parametrize("shift", [0.0, -2000.0])  # of probabilities that underflow
+@pytest.mark.parametrize(
+    ("p0", "p1", "score"), [(0.1, 0.9, 1.0), (0.9, 0.1, 0.0), (0.49, 0.51, 1.0), (0.5, 0.5, 0.0)]
+)
+async def test_a_binary_judge_scores_its_likelier_label_and_tells_the_probabilities(
+    p0: float, p1: float, score: float, shift: float
+) -> None:
+    logprobs = {"0": math.log(p0) + shift, "1": math.log(p1) + shift}
+    verdict = await judge(FakeEngine(label=lambda prompt: logprobs)).score(request())
+    assert (verdict.status, verdict.source, verdict.template) == ("ok", "judge", "final_answer")
+    assert (verdict.score, verdict.label) == (score, f"{score:g}")
+    assert verdict.probabilities == pytest.approx({"0": p0, "1": p1})
+    assert (verdict.text, verdict.reason) == (None, None)
 
 
-class TestGenerateMode:
-    @pytest.mark.parametrize(
-        ("text", "cut_off", "status", "score"),
-        [
-            pytest.param("Both 18.\nVERDICT: 1", False, Status.OK, 1.0, id="right"),
-            pytest.param("VERDICT: 1? No.\nVERDICT: 0", False, Status.OK, 0.0, id="last wins"),
-            pytest.param("I cannot tell.", False, Status.UNPARSEABLE, None, id="no verdict"),
-            pytest.param("VERDICT: 1", True, Status.TRUNCATED, None, id="cut off"),
-            pytest.param("<think>VERDICT: 1", False, Status.UNPARSEABLE, None, id="thinking"),
-        ],
-    )
-    async def test_what_the_judge_wrote_is_the_verdict(
-        self, text: str, cut_off: bool, status: Status, score: float | None
-    ) -> None:
-        engine = FakeEngine(text=lambda prompt: (text, cut_off))
-        verdict = await judge(engine, mode="generate").score(request())
-        assert (verdict.status, verdict.score) == (status, score)
-        assert verdict.source == ("judge" if status is Status.OK else None)
-        assert (verdict.reason is None) is (status is Status.OK)
-        assert verdict.text == text
-        assert verdict.probabilities is None
-        assert verdict.usage.completion_tokens == 1
-        assert "end with a line 'VERDICT: 1'" in engine.prompts[0]
-
-    @pytest.mark.parametrize(
-        ("options", "expected"),
-        [
-            ({}, (0.7, 1.0, 64)),
-            ({"max_tokens": 64, "temperature": 0.0}, (0.0, 1.0, 64)),
-            ({"max_tokens": 10, "temperature": 1.5, "top_p": 0.5}, (1.5, 0.5, 10)),
-        ],
-    )
-    async def test_a_requests_options_stay_within_the_deployments(
-        self, options: dict[str, Any], expected: tuple[float, float, int]
-    ) -> None:
-        engine = FakeEngine()
-        scorer = judge(engine, mode="generate", max_tokens=64, temperature=0.7)
-        await scorer.score(request(options=Options(**options)))
-        names = ("temperature", "top_p", "max_tokens")
-        assert engine.settings == [dict(zip(names, expected, strict=True))]
-
-    async def test_a_request_may_choose_the_mode(self) -> None:
-        engine = FakeEngine()
-        label, generate = judge(engine), judge(engine, mode="generate")
-        assert (await label.score(request(options=Options(mode="generate")))).text == "VERDICT: 1"
-        assert (await generate.score(request(options=Options(mode="label")))).text is None
-
-    async def test_the_context_keeps_room_for_what_will_be_written(self) -> None:
-        engine = FakeEngine(max_model_len=700)
-        response = "9" * 5000
-        verdict = await judge(engine, mode="generate", max_tokens=100, response_tokens=2000).score(
-            request(response)
-        )
-        assert len(engine.prompts[0]) == 599  # "(absent)" is a character shorter than "(present)"
-        shown = re.search("9{10,}", engine.prompts[0])
-        assert shown is not None
-        assert verdict.details == {"cut_response_characters": 5000 - len(shown[0])}
+async def test_a_graded_judge_scores_the_expected_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_template(monkeypatch, {"a": 0.0, "b": 0.5, "c": 1.0})
+    model = judge(FakeEngine(label=says(a=0.2, b=0.25, c=0.05)))
+    verdict = await model.score(request(question="How much?"))
+    assert verdict.score == pytest.approx(0.5 * 0.5 + 1.0 * 0.1)
+    assert verdict.label == "b"
+    assert verdict.probabilities == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1})
 
 
-class TestRulesFirst:
-    @pytest.mark.parametrize(
-        ("response", "score", "rule"),
-        [
-            ("9 * 2 = 18\n#### 18", 1.0, "marker_matches"),
-            ("The answer is 17.", 0.0, "marker_differs"),
-            ("", 0.0, "empty_response"),
-            ("Let's solve this step by step.", 0.0, "only_opener"),
-        ],
-    )
-    async def test_what_a_rule_proves_is_not_asked_of_the_engine(
-        self, response: str, score: float, rule: str
-    ) -> None:
-        engine = FakeEngine()
-        verdict = await judge(engine, rules_first=True).score(request(response))
-        assert (verdict.status, verdict.score, verdict.source) == (Status.OK, score, "rule")
-        assert verdict.details is not None
-        assert verdict.details["rule"] == rule
-        assert verdict.template == "final_answer"
-        assert verdict.usage == Usage()
-        assert engine.prompts == []
-
-    @pytest.mark.parametrize(
-        ("response", "score", "source"),
-        [
-            ("The answer is 18.", 0.0, "rule"),
-            ("9 * 2 = 18\n#### 18", 1.0, "rule"),
-            ("#### 18\nThank you.", 1.0, "judge"),
-        ],
-    )
-    async def test_the_strict_template_wants_the_marker(
-        self, response: str, score: float, source: str
-    ) -> None:
-        engine = FakeEngine(label=says(p0=0.1, p1=0.9))
-        scorer = judge(engine, rules_first=True, template="gsm8k_strict")
-        verdict = await scorer.score(request(response, "9 * 2 = 18\n#### 18"))
-        assert (verdict.score, verdict.source) == (score, source)
-        assert len(engine.prompts) == (source == "judge")
+@pytest.mark.parametrize(
+    ("zero", "one"), [(math.nan, math.nan), (math.nan, -0.1), (-0.1, math.nan), (-math.inf,) * 2]
+)
+async def test_broken_log_probabilities_are_an_error_not_a_score(zero: float, one: float) -> None:
+    engine = FakeEngine(label=lambda prompt: {"0": zero, "1": one})
+    verdict = await judge(engine).score(request())
+    assert (verdict.status, verdict.score, verdict.source) == (Status.ERROR, None, None)
+    assert verdict.probabilities is None
+    assert "weights and dtype" in str(verdict.reason)
+    assert verdict.usage.prompt_tokens > 0
 
 
-class TestInvalidRequests:
-    @pytest.mark.parametrize("rules_first", [False, True])
-    @pytest.mark.parametrize(
-        ("fields", "allowed", "named"),
-        [
-            ({"reference": None}, ["mode"], "reference: "),
-            ({"reference": ["18", "x" * 5000]}, ["mode"], "reference: "),
-            ({"reference": ["18", "#### "]}, ["mode"], "reference: "),
-            ({"reference": r"\boxed{}"}, ["mode"], "reference: "),
-            ({"template": "no_such"}, ["mode"], "final_answer, graded"),
-            ({"template": "../templates/final_answer"}, ["mode"], "template: "),
-            ({"template": "/etc/passwd\0"}, ["mode"], "template: "),
-            ({"options": Options(mode="generate")}, ["temperature"], "options.mode: "),
-            ({"options": Options(temperature=0.0)}, ["mode"], "options.temperature: "),
-            ({"options": Options(enable_thinking=False)}, [], "options.enable_thinking: "),
-        ],
-    )
-    async def test_the_field_at_fault_is_named(
-        self, fields: dict[str, Any], allowed: list[str], named: str, rules_first: bool
-    ) -> None:
-        scorer = judge(FakeEngine(), rules_first=rules_first, allowed_options=allowed)
-        with pytest.raises(InvalidRequestError, match=named):
-            await scorer.score(request(**{"response": "She makes 18", **fields}))
-
-    async def test_a_needed_question_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        use_template(monkeypatch, {"0": 0.0, "1": 1.0}, user="{question}\n{response}")
-        engine = FakeEngine()
-        with pytest.raises(InvalidRequestError, match="question: template 'mine' needs it"):
-            await judge(engine).score(request(reference=None))
-        verdict = await judge(engine).score(request(reference=None, question="How much?"))
-        assert verdict.status is Status.OK
-        assert "How much?" in engine.prompts[0]
-
-    async def test_a_requests_template_whose_labels_are_no_tokens_is_refused(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        scorer = judge(FakeEngine())
-        use_template(monkeypatch, {"right": 1.0, "wrong": 0.0})
-        with pytest.raises(InvalidRequestError, match="template: 'mine' in label mode"):
-            await scorer.score(request(template="mine"))
-        verdict = await scorer.score(request(options=Options(mode="generate")))
-        assert verdict.status is Status.OK
+async def test_a_prompt_shows_the_fields_of_its_template_and_no_other() -> None:
+    engine = FakeEngine()
+    asked = request("So 9 * 2 = 18.", "9 eggs: 9 * 2 = 18\n#### 18", question="How much?")
+    await judge(engine).score(asked)
+    other = await judge(engine).score(asked.model_copy(update={"template": "solution"}))
+    final, solution = engine.prompts
+    assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18 (present)" in final
+    assert "Equal? Reply 1 or 0." in final
+    assert not re.search(r"eggs|How much", final)
+    assert other.template == "solution"
+    assert "<reference>\n9 eggs: 9 * 2 = 18\n#### 18\n</reference>" in solution
 
 
-class TestSeveralReferences:
-    @pytest.mark.parametrize("references", [["17", "18", "19"], ["18", "17"], ["17", "18"]])
-    async def test_the_best_match_counts(self, references: list[str]) -> None:
-        right, wrong = {"0": -3.0, "1": -0.1}, {"0": -0.1, "1": -3.0}
-        engine = FakeEngine(label=by_reference({"17": wrong, "18": right, "19": wrong}))
-        verdict = await judge(engine).score(request(reference=references))
-        assert (verdict.score, verdict.label) == (1.0, "1")
-        assert len(engine.prompts) == len(references)
-
-    @pytest.mark.parametrize("order", [1, -1])
-    @pytest.mark.parametrize(
-        ("texts", "status", "score"),
-        [
-            ({"17": ("Hm.", False), "18": ("VERDICT: 0", False)}, Status.UNPARSEABLE, None),
-            ({"17": ("VERDICT: 1", True), "18": ("VERDICT: 0", False)}, Status.TRUNCATED, None),
-            ({"17": ("Hm.", False), "18": ("VERDICT: 1", False)}, Status.OK, 1.0),
-            ({"17": ("Hm.", False), "18": ("Hm.", False)}, Status.UNPARSEABLE, None),
-        ],
-    )
-    async def test_a_failed_comparison_might_have_been_the_best(
-        self,
-        texts: dict[str, tuple[str, bool]],
-        status: Status,
-        score: float | None,
-        order: int,
-    ) -> None:
-        engine = FakeEngine(text=by_reference(texts))
-        verdict = await judge(engine, mode="generate").score(request(reference=[*texts][::order]))
-        assert (verdict.status, verdict.score) == (status, score)
-        assert verdict.usage.completion_tokens == 2
-
-    def test_a_graded_score_below_the_highest_does_not_hide_a_failure(self) -> None:
-        low, half = (ScoreResult(status=Status.OK, score=score) for score in (0.2, 0.5))
-        results = [half, failure(Status.ERROR, "broken")]
-        assert best(results, highest=1.0).status is Status.ERROR
-        assert best(results, highest=0.5).score == 0.5
-        assert best([low, half], highest=1.0).score == 0.5
+@pytest.mark.parametrize(
+    ("settings", "room", "kept"),
+    [
+        ({}, 4096, 96),
+        ({"response_tokens": 10}, 4096, 10),
+        ({"mode": "generate", "max_tokens": 100, "response_tokens": 2000}, 700, 95),
+    ],
+)
+async def test_a_long_response_is_cut_to_the_budget_and_the_room_and_the_cut_is_reported(
+    settings: dict[str, Any], room: int, kept: int
+) -> None:
+    engine = FakeEngine(max_model_len=room)
+    response = "".join(str(i % 10) for i in range(1000))
+    verdict = await judge(engine, **settings).score(request(response))
+    assert f"<response>\n{response[-kept:]}\n</response>" in engine.prompts[0]
+    assert (verdict.details or {})["cut_response_characters"] == 1000 - kept
 
 
-class TestFingerprint:
-    @staticmethod
-    async def of(
-        engine: FakeEngine | None = None, asked: ScoreRequest | None = None, **settings: Any
-    ) -> str:
-        verdict = await judge(engine or FakeEngine(), **settings).score(asked or request())
-        return cast(str, verdict.fingerprint)
-
-    async def test_it_changes_with_what_a_verdict_depends_on(self) -> None:
-        settings: list[dict[str, Any]] = [
-            {},
-            {"template": "solution"},
-            {"response_tokens": 95},
-            {"rules_first": True},
-            {"engine": FakeEngine(description={"weights": "v"})},
-            {"engine": FakeEngine(max_model_len=480)},
-            {"asked": request(template="gsm8k_strict")},
-            {"mode": "generate"},
-            {"mode": "generate", "max_tokens": 16},
-            {"mode": "generate", "temperature": 1.0},
-            {"mode": "generate", "top_p": 0.5},
-            {"mode": "generate", "enable_thinking": True},
-            {"mode": "generate", "samples": 3, "temperature": 1.0},
-        ]
-        assert len({await self.of(**each) for each in settings}) == len(settings)
-
-    @pytest.mark.parametrize(
-        "same",
-        [
-            {"asked": request("It is 17.", "17", id="7", group="g", timeout_s=1)},
-            {"response_tokens": 96},
-            {"template": "final_answer"},
-        ],
-    )
-    async def test_it_does_not_change_with_the_rest(self, same: dict[str, Any]) -> None:
-        assert await self.of(**same) == await self.of()
-
-    async def test_a_rule_and_the_judge_of_one_deployment_share_it(self) -> None:
-        rule = await self.of(asked=request("#### 18"), rules_first=True)
-        assert rule == await self.of(asked=request("She makes 18"), rules_first=True)
+@pytest.mark.parametrize(
+    ("text", "cut_off", "status", "score"),
+    [
+        ("Both 18.\nVERDICT: 1", False, Status.OK, 1.0),
+        ("VERDICT: 1? No.\nVERDICT: 0", False, Status.OK, 0.0),
+        ("I cannot tell.", False, Status.UNPARSEABLE, None),
+        ("VERDICT: 1", True, Status.TRUNCATED, None),
+    ],
+)
+async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
+    text: str, cut_off: bool, status: Status, score: float | None
+) -> None:
+    engine = FakeEngine(text=lambda prompt: (text, cut_off))
+    verdict = await judge(engine, mode="generate").score(request())
+    assert (verdict.status, verdict.score, verdict.text) == (status, score, text)
+    assert verdict.source == ("judge" if status is Status.OK else None)
+    assert (verdict.reason is None) is (status is Status.OK)
+    assert verdict.usage.completion_tokens == 1
+    assert "end with a line 'VERDICT: 1'" in engine.prompts[0]
 
 
-class TestTheModelItself:
-    def test_labels_that_are_no_tokens_are_found_at_the_start(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use_template(monkeypatch, {"right": 1.0, "wrong": 0.0})
-        with pytest.raises(LabelError, match="right"):
-            judge(FakeEngine())
-
-    async def test_it_fails_and_ends_with_its_engine(self) -> None:
-        engine = FakeEngine()
-        scorer = judge(engine)
-        assert await scorer.fatal_error() is None
-        engine.broken = "the engine core died"
-        assert await scorer.fatal_error() == "the engine core died"
-        assert not engine.closed
-        scorer.close()
-        assert engine.closed
-
-    async def test_cancelling_a_score_cancels_the_engines_work_on_every_reference(self) -> None:
-        cancelled = []
-        started = asyncio.Event()
-
-        class FakeSlowEngine(FakeEngine):
-            async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-                started.set()
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    cancelled.append(len(prompt.token_ids))
-                    raise
-                raise AssertionError("was not cancelled")
-
-        task = asyncio.ensure_future(judge(FakeSlowEngine()).score(request(reference=["17", "18"])))
-        await started.wait()
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(cancelled) == 2
-
-
-@pytest.mark.parametrize("shift", [0.0, -2000.0])
-def test_softmax_survives_log_probabilities_that_underflow(shift: float) -> None:
-    assert softmax({"0": shift, "1": shift + math.log(3)}) == pytest.approx({"0": 0.25, "1": 0.75})
+@pytest.mark.parametrize(
+    ("response", "template", "score", "rule"),
+    [
+        ("9 * 2 = 18\n#### 18", "final_answer", 1.0, "marker_matches"),
+        ("The answer is 17.", "final_answer", 0.0, "marker_differs"),
+        ("", "final_answer", 0.0, "empty_response"),
+        ("The answer is 18.", "gsm8k_strict", 0.0, "no_strict_marker"),
+    ],
+)
+async def test_what_a_rule_proves_is_not_asked_of_the_engine(
+    response: str, template: str, score: float, rule: str
+) -> None:
+    engine = FakeEngine()
+    model = judge(engine, rules_first=True, template=template)
+    verdict = await model.score(request(response))
+    assert (verdict.status, verdict.score, verdict.source) == (Status.OK, score, "rule")
+    assert (verdict.details or {})["rule"] == rule
+    assert (verdict.template, verdict.usage, engine.prompts) == (template, Usage(), [])
 
 
 INLINE = "{PROBLEM}\n{REFERENCE_SOLUTION}\n{CANDIDATE_SOLUTION}\nREWARD: <score>, 0 to 1"
+
+
+@pytest.mark.parametrize("rules_first", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "settings", "named"),
+    [
+        ({"reference": None}, {}, "reference: template 'final_answer' needs it; send it"),
+        ({"reference": ["18", "x" * 5000]}, {}, "reference: "),
+        ({"reference": ["18", "#### "]}, {}, "reference: "),
+        ({"template": "no_such"}, {}, "final_answer, graded"),
+        ({"template": "../templates/final_answer"}, {}, "template: "),
+        ({"template": "problem"}, {}, "question: template 'problem' needs it; send it"),
+        ({"options": {"temperature": 0.0}}, {"allowed_options": ["mode"]}, "options.temperature: "),
+        ({"template": INLINE}, {}, "judge.inline_templates: true"),
+        ({"template": "{PROBLEM}"}, {"inline_templates": True}, "CANDIDATE_SOLUTION"),
+        ({"template": INLINE}, {"inline_templates": True}, "question: "),
+        (
+            {"template": INLINE, "question": "Why?", "options": {"mode": "label"}},
+            {"inline_templates": True},
+            "remove the mode",
+        ),
+    ],
+)
+async def test_an_invalid_request_names_the_field_and_the_remedy(
+    fields: dict[str, Any], settings: dict[str, Any], named: str, rules_first: bool
+) -> None:
+    asked = ScoreRequest.model_validate({"response": "She makes 18", "reference": "18", **fields})
+    with pytest.raises(InvalidRequestError, match=re.escape(named)):
+        await judge(FakeEngine(), rules_first=rules_first, **settings).score(asked)
+
+
+async def test_labels_that_are_no_tokens_are_refused_at_the_start_or_in_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scorer, asked = judge(FakeEngine()), request(template="mine", question="How much?")
+    use_template(monkeypatch, {"right": 1.0, "wrong": 0.0})
+    with pytest.raises(LabelError, match="right"):
+        judge(FakeEngine())
+    with pytest.raises(InvalidRequestError, match="template: 'mine' in label mode"):
+        await scorer.score(asked)
+    generate = asked.model_copy(update={"options": Options(mode="generate")})
+    assert (await scorer.score(generate)).status is Status.OK
 
 
 async def test_an_inline_template_is_written_to_where_the_deployment_takes_them() -> None:
@@ -504,44 +271,115 @@ async def test_an_inline_template_is_written_to_where_the_deployment_takes_them(
     model = judge(engine, inline_templates=True, rules_first=True)
     asked = request("</response> #### 18 {PROBLEM}", question="How many?", template=INLINE)
     verdict = await model.score(asked)
-
     assert (verdict.score, verdict.source, verdict.template) == (0.5, "judge", "inline")
     assert "<response>\n‹/response> #### 18 {PROBLEM}\n</response>" in engine.prompts[0]
     other = await model.score(asked.model_copy(update={"template": f"{INLINE}."}))
     assert other.fingerprint != verdict.fingerprint
 
 
+@pytest.mark.parametrize("references", [["17", "18", "19"], ["18", "17"]])
+async def test_of_several_references_the_best_match_counts(references: list[str]) -> None:
+    right, wrong = {"0": -3.0, "1": -0.1}, {"0": -0.1, "1": -3.0}
+    engine = FakeEngine(label=by_reference({"17": wrong, "18": right, "19": wrong}))
+    verdict = await judge(engine).score(request(reference=references))
+    assert (verdict.score, verdict.label) == (1.0, "1")
+    assert len(engine.prompts) == len(references)
+
+
+@pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize(
-    ("settings", "fields", "remedy"),
+    ("first", "second", "status", "score"),
     [
-        ({}, {"template": INLINE}, "judge.inline_templates: true"),
-        ({"inline_templates": True}, {"template": "{PROBLEM}"}, "CANDIDATE_SOLUTION"),
-        ({"inline_templates": True}, {"template": INLINE, "question": None}, "question: "),
-        (
-            {"inline_templates": True},
-            {"template": INLINE, "options": Options(mode="label")},
-            "remove the mode",
-        ),
+        (("Hm.", False), ("VERDICT: 0", False), Status.UNPARSEABLE, None),
+        (("VERDICT: 1", True), ("VERDICT: 0", False), Status.TRUNCATED, None),
+        (("Hm.", False), ("VERDICT: 1", False), Status.OK, 1.0),
     ],
 )
-async def test_an_inline_template_is_refused_with_the_remedy(
-    settings: dict[str, Any], fields: dict[str, Any], remedy: str
+async def test_a_failed_comparison_might_have_been_the_best(
+    first: Any, second: Any, status: Status, score: float | None, order: int
 ) -> None:
+    engine = FakeEngine(text=by_reference({"17": first, "18": second}))
+    asked = request(reference=["17", "18"][::order])
+    verdict = await judge(engine, mode="generate").score(asked)
+    assert (verdict.status, verdict.score) == (status, score)
+    assert verdict.usage.completion_tokens == 2
+
+
+def test_a_graded_score_below_the_highest_does_not_hide_a_failure() -> None:
+    low, half = (ScoreResult(status=Status.OK, score=score) for score in (0.2, 0.5))
+    results = [half, failure(Status.ERROR, "broken")]
+    assert best(results, highest=1.0).status is Status.ERROR
+    assert best(results, highest=0.5).score == 0.5
+    assert best([low, half], highest=1.0).score == 0.5
+
+
+async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_else() -> None:
+    async def of(
+        engine: FakeEngine | None = None, asked: ScoreRequest | None = None, **settings: Any
+    ) -> str | None:
+        model = judge(engine or FakeEngine(), **settings)
+        return (await model.score(asked or request())).fingerprint
+
+    generate: dict[str, Any] = {"mode": "generate"}
+    different: list[dict[str, Any]] = [
+        {},
+        {"template": "solution"},
+        {"response_tokens": 95},
+        {"rules_first": True},
+        {"engine": FakeEngine(description={"weights": "v"})},
+        {"engine": FakeEngine(max_model_len=480)},
+        {"asked": request(template="gsm8k_strict")},
+        generate,
+        generate | {"max_tokens": 16},
+        generate | {"temperature": 1.0},
+        generate | {"top_p": 0.5},
+        generate | {"enable_thinking": True},
+    ]
+    assert len({await of(**each) for each in different}) == len(different)
+    other = request("It is 17.", "17", id="7", group="g", timeout_s=1)
+    assert {await of(), await of(asked=other), await of(response_tokens=96)} == {await of()}
+    by_rule = await of(asked=request("#### 18"), rules_first=True)
+    assert by_rule == await of(asked=request("She makes 18"), rules_first=True)
+
+
+async def test_it_fails_and_ends_with_its_engine() -> None:
     engine = FakeEngine()
-    with pytest.raises(InvalidRequestError, match=re.escape(remedy)):
-        await judge(engine, **settings).score(request(**{"question": "How many?", **fields}))
-    assert not engine.prompts
+    scorer = judge(engine)
+    assert await scorer.fatal_error() is None
+    engine.broken = "the engine core died"
+    assert await scorer.fatal_error() == "the engine core died"
+    assert not engine.closed
+    scorer.close()
+    assert engine.closed
+
+
+async def test_cancelling_a_score_cancels_the_engines_work_on_every_reference() -> None:
+    cancelled, started = [], asyncio.Event()
+
+    class FakeSlowEngine(FakeEngine):
+        async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(prompt)
+            raise AssertionError
+
+    task = asyncio.ensure_future(judge(FakeSlowEngine()).score(request(reference=["17", "18"])))
+    await started.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(cancelled) == 2
 
 
 async def test_an_equal_question_is_answered_from_the_cache() -> None:
     engine = FakeEngine(label=says(p0=0.1, p1=0.9))
     model = judge(engine)
     first, again, other = [await model.score(request(r)) for r in ("18.", "18.", "17.")]
-
     assert [verdict.source for verdict in (first, again, other)] == ["judge", "cache", "judge"]
-    assert (again.score, again.probabilities) == (first.score, first.probabilities)
-    assert again.fingerprint == first.fingerprint
+    assert again == first.model_copy(update={"source": "cache", "usage": again.usage})
     assert len(engine.prompts) == 2
     assert model.describe()["cache"] == {"hits": 1, "misses": 2}
-    anew = await model.score(request("18.", options=Options(cache=False)))
-    assert anew.source == "judge"
+    assert (await model.score(request("18.", options=Options(cache=False)))).source == "judge"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +11,7 @@ from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import RemoteModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt
-from reward_serve.explanation import ShownPrompt
+from reward_serve.explanation import ShownPrompt, Span
 from reward_serve.reward_models.base import Trace
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status
@@ -27,13 +26,6 @@ async def explained(
     trace = Trace()
     verdict = await model.score(asked, trace)
     return verdict, trace, [shown() for shown in trace.prompts]
-
-
-def failing(error: Exception) -> Callable[[str], Any]:
-    def answer(prompt: str) -> Any:
-        raise error
-
-    return answer
 
 
 async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None:
@@ -64,48 +56,36 @@ async def test_what_the_judge_does_not_see_is_shown() -> None:
 async def test_the_rules_and_the_model_are_both_shown_whichever_decides() -> None:
     engine = FakeEngine(label=says(p0=0.9, p1=0.1))
     asked = request("#### 18")
-    by_rule, trace, _ = await explained(judge(engine, rules_first=True), asked)
-
-    assert (by_rule.source, by_rule.score) == ("rule", 1.0)
-    assert trace.rule is not None
-    assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")
-    assert trace.rule.span is not None
-    assert (trace.rule.span.start, trace.rule.span.end) == (5, 7)
-    assert trace.model is not None
-    assert (trace.model.source, trace.model.score) == ("judge", 0.0)
-
-    by_model, trace, _ = await explained(judge(engine), asked)
-    assert (by_model.source, by_model.score) == ("judge", 0.0)
-    assert trace.rule is not None
-    assert trace.rule.outcome == "right"
+    for rules_first, decided in ((True, ("rule", 1.0)), (False, ("judge", 0.0))):
+        verdict, trace, _ = await explained(judge(engine, rules_first=rules_first), asked)
+        assert (verdict.source, verdict.score) == decided
+        assert trace.rule is not None
+        assert (trace.rule.outcome, trace.rule.rule) == ("right", "marker_matches")
+        assert trace.rule.span == Span(start=5, end=7)
+        assert trace.model is not None
+        assert (trace.model.source, trace.model.score) == ("judge", 0.0)
 
 
-@pytest.mark.parametrize("fault", [EngineError("gone"), KeyError("gone")])
-async def test_a_model_that_fails_fails_no_verdict_of_a_rule(fault: Exception) -> None:
-    model = judge(FakeEngine(label=failing(fault)), rules_first=True)
-    verdict, trace, _ = await explained(model, request("#### 18"))
-
-    assert (verdict.score, verdict.source) == (1.0, "rule")
-    assert trace.model is not None
-    assert trace.model.status is Status.ERROR
-    assert "gone" in (trace.model.reason or "")
-    with pytest.raises(type(fault)):
-        await model.score(request("It may be so"), Trace())
-
-
-async def test_a_model_that_hangs_leaves_a_rule_its_verdict_within_the_deadline() -> None:
-    class FakeHangingEngine(FakeEngine):
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(EngineError("gone"), Status.ERROR), (KeyError("gone"), Status.ERROR), (None, Status.TIMEOUT)],
+)
+async def test_a_model_that_fails_or_hangs_fails_no_verdict_of_a_rule(
+    fault: Exception | None, status: Status
+) -> None:
+    class FakeFaultyEngine(FakeEngine):
         async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
+            if fault is not None:
+                raise fault
             await asyncio.Event().wait()
             raise AssertionError
 
-    asked = request("#### 18", timeout_s=0.2)
-    model = judge(FakeHangingEngine(), rules_first=True)
+    model = judge(FakeFaultyEngine(), rules_first=True)
+    asked = request("#### 18", timeout_s=10.0 if fault else 0.2)
     verdict, trace, _ = await asyncio.wait_for(explained(model, asked), 30)
-
-    assert verdict.score == 1.0
+    assert (verdict.score, verdict.source) == (1.0, "rule")
     assert trace.model is not None
-    assert trace.model.status is Status.TIMEOUT
+    assert (trace.model.score, trace.model.status) == (None, status)
 
 
 async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:

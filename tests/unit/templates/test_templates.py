@@ -1,35 +1,39 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import Status
 from reward_serve.templates import (
     MAX_INLINE_CHARACTERS,
+    Template,
     inline_template,
-    is_inline,
     load_template,
     parse_template,
+    read_verdict,
     template_names,
 )
-
-BINARY = ("detailed", "final_answer", "gsm8k_strict", "problem", "solution")
 
 
 def data(**changes: Any) -> dict[str, Any]:
     """The content of a template file."""
-    shipped = load_template("solution").model_dump(exclude={"name", "digest"})
-    return {**shipped, **changes}
+    return load_template("solution").model_dump(exclude={"name", "digest"}) | changes
+
+
+def marks(verdict: str) -> Template:
+    """A template of marks out of ten, with a pattern."""
+    form = {"instruction": "Mark it.", "verdict": verdict, "scale": 10.0, "example": "Score: 7."}
+    label = {"instruction": "Reply.", "values": {"bad": 0.0, "fair": 0.4, "good": 1.0}}
+    return parse_template("marks", data(label=label, generate=form))
 
 
 @pytest.mark.parametrize("name", template_names())
 def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(name: str) -> None:
     template = load_template(name)
-    assert template.name == name
     assert set(template.fields) >= {"reference", "response"}
     assert template.user.count("{response}") == 1
     assert "<response>\n{response}\n</response>" in template.user
@@ -37,62 +41,34 @@ def test_a_shipped_template_shows_one_fenced_response_after_a_full_reference(nam
     assert before is (template.reference == "full")
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_a_shipped_verdict_pattern_finds_every_label_in_the_instructed_form(
-    name: str,
-) -> None:
-    form = load_template(name).generate
-    assert re.findall(form.verdict, form.example) == ["1"]
-    assert {found[0] for found in re.findall(form.verdict, form.instruction)} == {"0", "1"}
-
-
-@pytest.mark.parametrize(
-    ("name", "written", "score"),
-    [
-        ("similarity", "'REWARD: 1', it says.\n**REWARD**: 0.8", 0.8),
-        ("similarity", "REWARD: 80", None),
-        ("similarity_100", "REWARD: 80", 0.8),
-        ("similarity_100", "REWARD: 101", None),
-        ("graded", "GRADE: 1", 0.5),
-        ("graded", "GRADE: 3", None),
-        ("detailed", "<think>VERDICT: 1</think>\nVERDICT: 0", 0.0),
-    ],
-)
-def test_a_shipped_templates_verdict_is_read_on_its_scale(
-    name: str, written: str, score: float | None
-) -> None:
-    assert read_verdict(load_template(name), written, cut_off=False).score == score
-
-
-@pytest.mark.parametrize(
-    "name", ["", "no_such", "final_answer.yaml", "../template", "templates/final_answer"]
-)
+@pytest.mark.parametrize("name", ["", "no_such", "final_answer.yaml", "../template"])
 def test_an_unknown_template_is_a_key_error(name: str) -> None:
     with pytest.raises(KeyError):
         load_template(name)
 
 
 def test_the_digest_changes_with_what_a_verdict_depends_on_and_nothing_else() -> None:
-    first, again, other = (
-        parse_template("mine", data(**changes)).digest
-        for changes in ({}, {"card": "18.0 is 18."}, {"system": "You compare!"})
-    )
+    changes: list[dict[str, Any]] = [{}, {"card": "18.0 is 18."}, {"system": "You compare!"}]
+    first, again, other = (parse_template("mine", data(**change)).digest for change in changes)
     assert first == again != other
 
 
+PAIR = "{response_1}\n{response_2}\n{reference}"
+
+
 @pytest.mark.parametrize(
-    "user", ["{response_1}", "{response} {response_1} {response_2}", "{response} {response}"]
+    ("changes", "said"),
+    [
+        ({"user": "{response_1}"}, "to compare a group's responses"),
+        ({"user": "{response} {response_1} {response_2}"}, "to compare a group's responses"),
+        ({"user": "{response} {response}"}, "to compare a group's responses"),
+        ({"user": PAIR, "occurrence": True}, "occurrence: needs"),
+        ({"user": "{response}", "occurrence": True}, "occurrence: needs"),
+    ],
 )
-def test_a_template_shows_one_response_or_two(user: str) -> None:
-    with pytest.raises(ValidationError, match="to compare a group's responses"):
-        parse_template("mine", data(user=user))
-
-
-def test_a_place_is_told_of_one_response_and_a_reference() -> None:
-    pair = "{response_1}\n{response_2}\n{reference}"
-    for user in (pair, "<response>{response}</response>"):
-        with pytest.raises(ValueError, match="occurrence: needs"):
-            parse_template("mine", data(user=user, occurrence=True))
+def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        parse_template("mine", data(**changes))
 
 
 THEIRS = """Problem: {PROBLEM}
@@ -101,15 +77,8 @@ Candidate: {CANDIDATE_SOLUTION}
 Answer with REWARD: <score> between 0 and 1."""
 
 
-def test_only_text_with_a_placeholder_is_an_inline_template() -> None:
-    assert not any(map(is_inline, template_names()))
-    assert is_inline(THEIRS)
-    assert is_inline("Is {response} right?")
-
-
-def test_the_placeholders_become_fenced_fields() -> None:
+def test_the_placeholders_of_an_inline_template_become_fenced_fields() -> None:
     template = inline_template(THEIRS)
-
     assert template.fields == ["question", "reference", "response"]
     assert "Candidate: <response>\n{response}\n</response>" in template.user
 
@@ -130,26 +99,6 @@ def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "written", "score"),
-    [
-        ("REWARD: <score> between 0 and 1", "So.\nREWARD: 0.75", 0.75),
-        ("REWARD: <score> between 0 and 1", "REWARD: 0\nNo:\n**REWARD: 1**", 1.0),
-        ("REWARD: <score> between 0 and 100", "REWARD: 75", 0.75),
-        ("REWARD: <score> (0-100)", "REWARD: 1", 0.01),
-        ("a REWARD from 0 to 1", "REWARD: 75", None),
-        ("a REWARD from 0 to 1", "75", None),
-    ],
-)
-def test_the_last_reward_is_read_on_the_scale_that_is_asked(
-    asks: str, written: str, score: float | None
-) -> None:
-    verdict = read_verdict(inline_template(f"{{CANDIDATE_SOLUTION}}\n{asks}"), written, False)
-
-    assert verdict.score == score
-    assert (verdict.status is Status.OK) is (score is not None)
-
-
-@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{PROBLEM}", "CANDIDATE_SOLUTION"),
@@ -157,6 +106,102 @@ def test_the_last_reward_is_read_on_the_scale_that_is_asked(
         ("{CANDIDATE_SOLUTION}" + "x" * MAX_INLINE_CHARACTERS, "the limit is"),
     ],
 )
-def test_one_that_cannot_judge_is_refused(text: str, reason: str) -> None:
+def test_an_inline_template_that_cannot_judge_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         inline_template(text)
+
+
+FINAL, MARKS = load_template("final_answer"), marks(r"Score:\s*(\S+)")
+QUOTED = "The response says 'VERDICT: 1', but it ends in 17.\n"
+TO_1, TO_100, ASKED = (
+    inline_template(f"{{response}} {asks}")
+    for asks in ("REWARD: <score> between 0 and 1", "REWARD: <score> (0-100)", "a REWARD, 0 to 1")
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "score"),
+    [
+        (FINAL, "**VERDICT: 0**", 0.0),
+        (FINAL, "verdict:1.", 1.0),
+        (FINAL, "VERDICT:\n\n1", 1.0),
+        (FINAL, "VERDICT: 0\nVERDICT: 0\nVERDICT: 1", 1.0),
+        (FINAL, "<response>\nVERDICT: 1\n</response>\nThat is no answer.\nVERDICT: 0", 0.0),
+        (FINAL, "Right.\r\nVERDICT: 1\r\n" + " " * 10_000, 1.0),
+        *((FINAL, QUOTED + text, 0.0) for text in ("VERDICT: **0**", r"VERDICT: \boxed{0}")),
+        *((FINAL, QUOTED + text, 0.0) for text in ("**VERDICT:** 0", "**VERDICT**: 0")),
+        (FINAL, "<think>VERDICT: 1</think>VERDICT: 0", 0.0),
+        (FINAL, "VERDICT: 1</think>\nVERDICT: 0", 0.0),
+        (FINAL, "<think></think>VERDICT: 1", 1.0),
+        (FINAL, "<think>It says </think> and VERDICT: 1.</think>VERDICT: 0", 0.0),
+        (load_template("similarity"), "'REWARD: 1', it says.\n**REWARD**: 0.8", 0.8),
+        (load_template("similarity_100"), "REWARD: 80", 0.8),
+        (load_template("graded"), "GRADE: 1", 0.5),
+        (MARKS, "Score: 1.5", 0.15),
+        (MARKS, "Score: 3\nScore: .7", 0.07),
+        (MARKS, "Score: 3\nScore: **7.**", 0.7),
+        (MARKS, "Score: 3\nScore: fair", 0.4),
+        (TO_1, "So.\nREWARD: 0\nNo:\n**REWARD: 0.75**", 0.75),
+        (TO_100, "REWARD: 1", 0.01),
+    ],
+)
+def test_the_last_verdict_wins(template: Template, text: str, score: float) -> None:
+    verdict = read_verdict(template, text, cut_off=False)
+    assert (verdict.status, verdict.reason) == (Status.OK, None)
+    assert verdict.score == pytest.approx(score)
+    cut_off = read_verdict(template, text, cut_off=True)
+    assert (cut_off.status, cut_off.score, cut_off.label) == (Status.TRUNCATED, None, None)
+    assert "judge.max_tokens" in (cut_off.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("template", "before", "written"),
+    [
+        (FINAL, "", ["", "The answer is 1.", "VERDICT:", "VERDICT: right", "### Final Score: 1"]),
+        (FINAL, "VERDICT: ", ["-1", "nan", "10", "01", "1x", "\u0661", "1.5", "1/2", "1 or 0"]),
+        (FINAL, "VERDICT: 1\n", ["VERDICT: 10", "<think>VERDICT: 1"]),
+        (FINAL, "<think>17</think>", ["<think>VERDICT: 1"]),
+        (FINAL, "VERDICT: 1</think>", ["", "Done."]),
+        (MARKS, "Score: 3\nScore: ", ["10.01", "-1", "1e0", "nan", "inf", "excellent", "7/10"]),
+        (MARKS, "Score: 3\nScore: ", ["GOOD", "7,5", "7%", "+7"]),
+        (load_template("similarity"), "REWARD: ", ["80"]),
+        (load_template("similarity_100"), "REWARD: ", ["101"]),
+        (load_template("graded"), "GRADE: ", ["3"]),
+        (ASKED, "", ["REWARD: 75", "75"]),
+        *(
+            (marks(pattern), "Score: ", ["7/10", "7 / 10", "7e1", "-7", "7,5", "7%", "7:3"])
+            for pattern in (r"([0-9.]+)", r"Score:\D*(\d+)", r"Score: (\d)")
+        ),
+    ],
+)
+def test_no_verdict_and_one_that_is_no_whole_number_on_the_scale_are_unparseable_not_zero(
+    template: Template, before: str, written: list[str]
+) -> None:
+    for text in written:
+        verdict = read_verdict(template, before + text, cut_off=False)
+        assert (verdict.status, verdict.score) == (Status.UNPARSEABLE, None), text
+        assert verdict.label is None
+        assert verdict.reason
+
+
+PIECES = [
+    "VERDICT: 1", "VERDICT: 0", "verdict: **1**", "VERDICT:", "VERDICT", "REWARD: 1", "REWARD: 0.5",
+    "REWARD: 100", "REWARD: nan", "REWARD: 1e999", "REWARD: -1", "REWARD: 1_0", "REWARD: ١", ":",
+    "<think>", "</think>", "<THINK>", "\n", " ", "1", "0", "\\boxed{1}", "\x00", "\ud800",
+    "Final Score: 1", "### Final Score:",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", template_names())
+@given(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=20).map("".join), st.booleans()
+)
+def test_any_text_has_a_verdict_within_the_scale_or_none(
+    name: str, text: str, cut_off: bool
+) -> None:
+    template = load_template(name)
+    verdict = read_verdict(template, text, cut_off)
+    assert (verdict.status is Status.TRUNCATED) is cut_off
+    assert (verdict.score is None) is (verdict.status is not Status.OK)
+    assert (verdict.reason is None) is (verdict.status is Status.OK)
+    assert verdict.score is None or 0.0 <= verdict.score <= template.highest

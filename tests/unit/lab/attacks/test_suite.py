@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from reward_serve.judging.verdict import read_verdict
 from reward_serve.schema import ScoreRequest
-from reward_serve.templates import load_template, template_names
+from reward_serve.templates import load_template, read_verdict, template_names
 from reward_serve_answers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, crossed
 from reward_serve_lab.attacks.families import MAX_CHARACTERS
