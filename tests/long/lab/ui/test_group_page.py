@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from reward_serve.explanation import Explanation, RuleOutcome
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.ui.group import COMPARED_AT_ONCE
 from reward_serve_lab.ui.samples import EXAMPLE
-from tests.fake_service import Call, FakeService, Reply
+from tests.fake_service import FakeService, Reply
 from tests.long.lab.ui.conftest import Open
 from tests.long.lab.ui.using import choose_by_mouse
 from tests.service.lab.ui.running import Running
@@ -112,30 +111,3 @@ def test_a_training_step_is_uploaded_scored_and_compared_on_request(
     for done in (COMPARED_AT_ONCE, 2 * COMPARED_AT_ONCE):
         expect(page.get_by_text(f"Rules and judge compared: {done} of 1,024")).to_be_visible()
         page.get_by_role("button", name=f"Compare {COMPARED_AT_ONCE} more").click()
-
-
-def test_of_two_texts_that_are_scored_at_once_the_last_is_shown(
-    open_page: Open, running: Running, fake_service: FakeService, tmp_path: Path
-) -> None:
-    let_go, gone = threading.Event(), threading.Event()
-
-    def hold_the_first(call: Call) -> None:
-        if call.path == "/v1/score/batch" and len(call.body["requests"]) == 4:
-            let_go.wait(60)
-            gone.set()
-
-    fake_service.before_reply = hold_the_first
-    try:
-        page = open_page(running, "/group")
-        score(page, EXAMPLE)
-        expect(page.get_by_text("Scoring 4 samples …")).to_be_visible()
-        upload(page, tmp_path / "later.jsonl", lines({"reference": "18", "response": "#### 18"}))
-        expect(page.locator(ROWS)).to_have_count(1)
-        let_go.set()
-        gone.wait(60)
-        page.get_by_role("button", name="Example").click()
-        expect(page.get_by_label("Samples")).to_have_value(EXAMPLE)
-        expect(page.locator(ROWS)).to_have_count(1)
-    finally:
-        let_go.set()
-        fake_service.before_reply = lambda call: None
