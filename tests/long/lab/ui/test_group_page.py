@@ -13,8 +13,7 @@ from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.ui.group import COMPARED_AT_ONCE
 from reward_serve_lab.ui.samples import EXAMPLE
 from tests.fake_service import FakeService, Reply
-from tests.long.lab.ui.conftest import Open
-from tests.long.lab.ui.using import choose_by_mouse
+from tests.long.lab.ui.conftest import Open, choose_by_mouse
 from tests.service.lab.ui.running import Running
 
 ROWS = "table.rows tbody tr"
