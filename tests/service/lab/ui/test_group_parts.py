@@ -24,17 +24,20 @@ REWARDS = [1.0, 0.0, None, 1.0, 0.5]
 HOSTILE = "it's $(id) `id` \"x\" \\ \n\u202e\ud83d\ude00 {} ${HOME} '''"
 
 
-def test_undecided_samples_are_left_out_as_in_examples_grpo() -> None:
-    found = advantages(REWARDS, "GRPO, SkyRL and verl")
-    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
-    assert found[2] is None
-
-
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_advantages_of_a_group_add_up_to_nothing(trainer: str) -> None:
-    assert sum(a for a in advantages(REWARDS, trainer) if a is not None) == pytest.approx(0)
+def test_undecided_samples_have_no_advantage_and_those_of_the_others_add_up_to_nothing(
+    trainer: str,
+) -> None:
+    found = advantages(REWARDS, trainer)
+    assert found[2] is None
+    assert sum(a for a in found if a is not None) == pytest.approx(0)
     assert advantages([1.0, 1.0], trainer) == [0.0, 0.0]
     assert advantages([1.0, None], trainer) == [0.0, None]
+
+
+def test_advantages_are_those_of_examples_grpo() -> None:
+    found = advantages(REWARDS, "GRPO, SkyRL and verl")
+    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
 
 
 @pytest.mark.parametrize(
