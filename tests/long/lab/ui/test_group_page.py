@@ -64,9 +64,17 @@ def test_files_are_uploaded_and_faults_are_named(
     upload(page, tmp_path / "group.jsonl", "\ufeff" + EXAMPLE)
     expect(page.locator(ROWS)).to_have_count(4)
     expect(page.get_by_label("Samples")).to_have_value(EXAMPLE)
+    fine = {"reference": "18", "response": f"{'So it is. ' * 200}\n#### 18"}
+    upload(page, tmp_path / "step.jsonl", lines(*[fine] * 1024))
+    expect(page.get_by_text("1,024 samples")).to_be_visible()
+    expect(page.locator(ROWS)).to_have_count(1024)
+    expect(page.get_by_label("Samples")).to_have_value("")  # two MiB of samples do not fit
+    more = f"Compare {COMPARED_AT_ONCE} more"
+    page.get_by_role("button", name=more).click()
+    done = f"Rules and judge compared: {2 * COMPARED_AT_ONCE} of 1,024"
+    expect(page.get_by_text(done)).to_be_visible()
     score(page, '{"response": "18"}\nnot JSON')
     expect(page.get_by_text("line 2: is not JSON")).to_be_visible()
-    fine = {"reference": "18", "response": "#### 18"}
     score(page, lines(fine, {**fine, "model": "other"}))
     expect(page.locator(ROWS)).to_have_count(2)
     expect(page.locator(ROWS).nth(1)).to_contain_text("no model is named 'other'")
@@ -87,26 +95,3 @@ def test_where_rule_and_judge_disagree_is_counted_and_what_was_refused_asked_aga
     page.get_by_role("button", name="Compare 4 more").click()
     expect(page.get_by_text("rule and judge disagree on 4")).to_be_visible()
     expect(page.locator("table.rows tbody tr.differs")).to_have_count(4)
-
-
-def test_a_training_step_is_uploaded_scored_and_compared_on_request(
-    open_page: Open, running: Running, tmp_path: Path
-) -> None:
-    step = [
-        {
-            "group": f"problem-{group}",
-            "reference": str(group + 18),
-            "response": f"{'So it is. ' * 200}\n#### {group + 18 + (n % 2) * (group % 2)}",
-        }
-        for group in range(128)
-        for n in range(8)
-    ]
-    page = open_page(running, "/group")
-    upload(page, tmp_path / "step.jsonl", lines(*step))
-    expect(page.get_by_text("1,024 samples in 128 groups")).to_be_visible()
-    expect(page.get_by_text("no gradient from 64 groups")).to_be_visible()
-    expect(page.locator(ROWS)).to_have_count(1024)
-    expect(page.get_by_label("Samples")).to_have_value("")  # two MiB of samples do not fit
-    for done in (COMPARED_AT_ONCE, 2 * COMPARED_AT_ONCE):
-        expect(page.get_by_text(f"Rules and judge compared: {done} of 1,024")).to_be_visible()
-        page.get_by_role("button", name=f"Compare {COMPARED_AT_ONCE} more").click()
