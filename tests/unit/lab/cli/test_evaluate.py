@@ -38,13 +38,9 @@ def rows(tmp_path: Path) -> Path:
 def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
     answers = ["#### 18", "#### 17", "The answer is 18.", "eighteen or so", "#### 18"]
     labels = [True, False, True, True, False]
-    file = written(
-        tmp_path,
-        *(
-            {"response": answer, "reference": "18", "correct": label}
-            for answer, label in zip(answers, labels, strict=True)
-        ),
-    )
+    labelled = zip(answers, labels, strict=True)
+    rows = ({"response": text, "reference": "18", "correct": label} for text, label in labelled)
+    file = written(tmp_path, *rows)
     plot = tmp_path / "plot.png"
     with FakeService() as service:
         report = reported("eval", file, "--url", service.url, "--plot", plot, folder=tmp_path)
@@ -58,6 +54,9 @@ def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
     }
     assert report["by_format"]["prose"]["unscored"] == 1
     assert {"rule: marker_matches", "rule: marker_differs", "unscored"} == set(report["stages"])
+    assert [length["n"] for length in report["by_length"].values()] == [5]
+    assert list(report["reasons"]) == ["unparseable"]
+    assert report["latency_ms"]["p95"] >= report["latency_ms"]["p50"] >= 0
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -69,12 +68,8 @@ def test_the_options_are_in_every_request_and_people_see_a_table(
     result = invoke("eval", rows, *options, "--batch-size", 5, "--disagreements", 3)
     assert result.exit_code == 0, result.output
     assert [len(batch) for batch in client.asked] == [5, 5, 5, 5]
-    expected = {
-        "model": "m",
-        "template": "solution",
-        "options": {"mode": "generate", "cache": False},
-        "timeout_s": 7.0,
-    }
+    settings = {"mode": "generate", "cache": False}
+    expected = {"model": "m", "template": "solution", "options": settings, "timeout_s": 7.0}
     for request in client.asked[0]:
         assert {key: request[key] for key in expected} == expected
     assert set(request) == {*expected, "id", "response", "reference"}
@@ -140,9 +135,6 @@ def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
     assert (found["rows"], found["flips"], found["flips_within_margin"]) == (20, 1, 1)
     assert [row["row"] for row in found["flipped"]] == ["r4"]
     assert [row["row"] for row in found["within_margin"]] == ["r6"]
-    assert found["largest_difference"] == pytest.approx(0.7)
-    wider = reported("eval", rows, "--stability", "--margin", 0.001, folder=tmp_path)["stability"]
-    assert wider["flips"] == 2
 
 
 def test_a_run_is_compared_with_an_earlier_ones_results(
@@ -175,6 +167,7 @@ Arguments = Callable[[Path], list[object]]
             "a single template and mode",
         ),
         (lambda f: ["--pairs", "--stability"], "--pairs takes no --mode"),
+        (lambda f: ["--pairs"], "line 1: responses: Field required"),
         (lambda f: [written(f, '{"response": "18"}', "{")][1:], "no row is labelled"),
     ],
 )
@@ -224,26 +217,10 @@ def test_rows_with_labelled_criteria_are_measured_by_criterion(
     assert "50.0% (15.0 to 85.0)" in invoke("eval", file, "--plot", tmp_path / "plot.png").stdout
 
 
-PAIR = {"question": "?", "responses": ["a", "aa"]}
-
-
 def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> None:
-    labels = (1, 1, 0)
-    file = written(tmp_path, *({**PAIR, "preferred": n} for n in labels))
+    pair = {"question": "?", "responses": ["a", "aa"]}
+    file = written(tmp_path, *({**pair, "preferred": n} for n in (1, 1, 0)))
     report = reported("eval", "--pairs", file, "--url", service.url, folder=tmp_path)
     assert (report["n"], report["accuracy"], report["unscored"]) == (3, 2 / 3, 0)
     asked = [call.body for call in service.calls]
     assert all(one["strategy"] == "all_pairs" and "preferred" not in one for one in asked)
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ({**PAIR, "preferred": 2}, "line 1: preferred: Input should be less than or equal to 1"),
-        ({**PAIR, "responses": ["a"]}, "line 1: responses: List should have at least 2 items"),
-    ],
-)
-def test_a_line_that_is_no_pair_is_named(line: Any, reason: str, tmp_path: Path) -> None:
-    result = invoke("eval", "--pairs", written(tmp_path, line))
-    assert result.exit_code == 2
-    assert reason in result.output

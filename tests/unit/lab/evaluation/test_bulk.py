@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row, read_rows, score_rows
-from tests.unit.lab.fakes import failed, judged, ruled, run_of, written
+from tests.unit.lab.fakes import judged, written
 
 
 def rows_of(count: int) -> list[Row]:
@@ -108,26 +107,3 @@ async def test_an_answer_short_of_results_is_never_spread_over_other_rows() -> N
     with pytest.raises(ExceptionGroup) as caught:
         await score_rows(FakeClientOfOne(), rows_of(2), settings={})
     assert isinstance(caught.value.exceptions[0], ValueError)
-
-
-def test_a_summary_counts_measures_and_is_json() -> None:
-    run = run_of(
-        (True, judged(0.9, latency_ms=10)),
-        (False, judged(0.9, latency_ms=30)),
-        (None, ruled(False)),
-        (False, failed()),  # which agrees with no label
-    )
-    summary = run.summary()
-    assert summary == {
-        "n": 4,
-        "agreement": 1 / 3,
-        "statuses": {"ok": 3, "timeout": 1},
-        "sources": {"judge": 2, "rule": 1},
-        "verdicts_per_s": 1.5,
-        "latency_ms": {"p50": 10, "p95": 28},
-    }
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert run_of((None, judged(0.9))).summary()["agreement"] is None
-    half = run_of((True, judged(0.9)))
-    half.results[0] = half.results[0].model_copy(update={"score": 0.5})
-    assert half.summary()["agreement"] == 1.0

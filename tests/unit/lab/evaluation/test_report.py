@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from reward_serve_lab.evaluation.report import (
     by_format,
     by_length,
     format_of,
-    report_of,
     stages,
 )
 from reward_serve_lab.evaluation.tables import disagreement_table
@@ -104,28 +102,6 @@ def test_expected_calibration_error(
 ) -> None:
     found = expected_calibration_error(truths, predicted)
     assert found == (None if expected is None else pytest.approx(expected))
-
-
-def test_a_report_is_json_with_the_keys_machines_rely_on() -> None:
-    run = run_of(
-        (True, judged(0.9, fingerprint="f")),
-        (False, judged(0.8)),
-        (None, ruled(True)),
-        (True, failed()),
-    )
-    report = report_of(run, "solution", "label")
-    assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert set(report) >= {
-        *("n", "agreement", "auc", "kappa", "ece", "false_accept_rate", "false_reject_rate"),
-        *("statuses", "sources", "confusion", "by_format", "by_length", "stages"),
-        *("agreement_interval", "false_accept_interval", "false_reject_interval"),
-        *("verdicts_per_s", "latency_ms", "fingerprints", "template", "mode", "ece_bins"),
-    }
-    assert (report["n"], report["labelled"], report["unscored"]) == (4, 3, 1)
-    assert (report["agreement"], report["statuses"]) == (1 / 3, {"ok": 3, "timeout": 1})
-    assert (report["template"], report["mode"]) == ("solution", "label")
-    assert (report["fingerprints"], report["ece_bins"]) == (["f"], 15)
-    assert report["reasons"] == {"timeout": "timeout_s passed"}
 
 
 @pytest.mark.parametrize(
