@@ -77,7 +77,7 @@ def test_the_log_is_shown_as_text(open_page: Open, running: Running, hostile_log
     page.reload()  # the first reply of the server carries the texts, too
     expect(rows).to_have_count(len(INJECTIONS))
     page.get_by_role("combobox", name="template").click()
-    page.wait_for_timeout(500)
+    expect(page.get_by_role("option").first).to_be_visible()
 
 
 def test_ask_shows_every_injection_as_text(open_page: Open, running: Running) -> None:

@@ -22,8 +22,6 @@ from reward_serve_lab.evaluation.metrics import expected_calibration_error, meas
 from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
 from reward_serve_lab.evaluation.report import (
     by_criterion,
-    by_format,
-    by_length,
     format_of,
     stages,
 )
@@ -121,25 +119,6 @@ def test_expected_calibration_error(
 def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str) -> None:
     assert format_of(row(1, response=response)) == expected
     assert format_of(row(1, response=response, format="pirate")) == "pirate"
-
-
-def test_each_format_and_length_is_measured_on_its_own() -> None:
-    judged_rows = [
-        (row(1, True, "1" * 5000, format="boxed"), judged(0.9)),
-        (row(2, True, format="hash"), judged(0.9)),
-        (row(3, False, format="hash"), judged(0.8)),
-        (row(4, None, format="unlabelled"), judged(0.8)),
-        (Row(5, fault="is bad"), failed()),
-    ]
-    formats, lengths = by_format(judged_rows), by_length(judged_rows)
-    assert [(name, group["n"], group["agreement"]) for name, group in formats.items()] == [
-        ("hash", 2, 0.5),
-        ("boxed", 1, 1.0),
-    ]
-    assert [(name, group["n"]) for name, group in lengths.items()] == [
-        ("0 to 100", 2),
-        ("over 1600", 1),
-    ]
 
 
 def test_each_stage_has_its_share_its_agreement_and_its_cost() -> None:
