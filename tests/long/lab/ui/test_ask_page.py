@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from reward_serve_lab.ui.ask import requests_of
-from reward_serve_lab.ui.shell import Draft
-from tests.fake_service import FakeService, Reply
+from tests.fake_service import FakeService
 from tests.long.lab.ui.conftest import Open, choose_by_mouse
 from tests.service.lab.ui.running import Running
 
@@ -64,31 +61,6 @@ def test_what_is_typed_is_asked_to_the_last_character_and_attacked(
     page.get_by_role("row", name="opens in Ask").first.press("Enter")
     expect(page.get_by_text("An attack from the suite.")).to_be_visible()
     expect(page.get_by_label("Response")).not_to_have_value("#### 19")
-
-
-def test_models_templates_and_modes_stand_side_by_side(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
-    models = [{"name": name, "ready": True, "templates": ["plain"]} for name in ("rule", "other")]
-    models[1]["templates"] = ["strict"]
-    fake_service.replies["/v1/models"] = Reply({"models": models, "version": "0"})
-    page = open_page(running)
-    fill(page, "18", RESPONSE)
-    before = len(asked(fake_service))
-    choose_by_mouse(page, "models", "rule", "other")
-    choose_by_mouse(page, "templates", "plain", "strict")
-    choose_by_mouse(page, "modes", "label", "generate")
-    ask(page)
-    expect(page.locator(".verdict")).to_have_count(8)
-    expect(page.get_by_role("heading", name="other · strict · generate")).to_be_visible()
-    sent = {
-        (body["model"], body["template"], body["options"]["mode"])  # type: ignore[index]
-        for body in asked(fake_service)[before:]
-    }
-    assert len(sent) == 8
-    many = Draft(models=["a", "b", "c"], templates=["d", "e", "f"])
-    with pytest.raises(ValueError, match=r"9 combinations .* at most 8"):
-        requests_of(many)
 
 
 def test_a_long_item_is_pasted_asked_and_shown(
