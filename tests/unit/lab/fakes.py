@@ -10,7 +10,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from reward_serve.cli.main import cli
-from reward_serve.schema import ScoreResult, Source, Status, failure
+from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.evaluation.bulk import Row, Run
 
 
@@ -27,9 +27,9 @@ def judged(p: float, **fields: Any) -> ScoreResult:
     )
 
 
-def ruled(right: bool, rule: str = "marker_matches", source: Source = "rule") -> ScoreResult:
+def ruled(right: bool, rule: str = "marker_matches") -> ScoreResult:
     return ScoreResult(
-        status=Status.OK, score=float(right), source=source, details={"rule": rule}, latency_ms=1
+        status=Status.OK, score=float(right), source="rule", details={"rule": rule}, latency_ms=1
     )
 
 
