@@ -67,7 +67,7 @@ def test_a_long_item_is_pasted_asked_and_shown(
     open_page: Open, running: Running, fake_service: FakeService
 ) -> None:
     unit = "\x01" * 100 + "\n😀"  # seven characters each in a message
-    response = unit * 1_900 + "#### 18"
+    response = unit * 1_900 + "\n#### 18"
     page = open_page(running)
     fill(page, "18", response)
     ask(page)

@@ -64,11 +64,11 @@ def test_files_are_uploaded_and_faults_are_named(
     upload(page, tmp_path / "group.jsonl", "\ufeff" + EXAMPLE)
     expect(page.locator(ROWS)).to_have_count(4)
     expect(page.get_by_label("Samples")).to_have_value(EXAMPLE)
-    fine = {"reference": "18", "response": f"{'So it is. ' * 200}\n#### 18"}
+    fine = {"reference": "18", "response": f"{'So it is. ' * 250}\n#### 18"}
     upload(page, tmp_path / "step.jsonl", lines(*[fine] * 1024))
     expect(page.get_by_text("1,024 samples")).to_be_visible()
     expect(page.locator(ROWS)).to_have_count(1024)
-    expect(page.get_by_label("Samples")).to_have_value("")  # two MiB of samples do not fit
+    expect(page.get_by_label("Samples")).to_have_value("")  # 2.5 MiB of samples do not fit
     more = f"Compare {COMPARED_AT_ONCE} more"
     page.get_by_role("button", name=more).click()
     done = f"Rules and judge compared: {2 * COMPARED_AT_ONCE} of 1,024"
@@ -87,11 +87,12 @@ def test_where_rule_and_judge_disagree_is_counted_and_what_was_refused_asked_aga
     fake_service.replies["/v1/explain"] = Reply(Explanation(result=full).model_dump(mode="json"))
     page = open_page(running, "/group")
     score(page, EXAMPLE)
-    expect(page.get_by_text("Rules and judge compared: 0 of 4")).to_be_visible()
+    more = page.get_by_role("button", name="Compare 4 more")
+    expect(more).to_be_visible()
     says_one = ScoreResult(score=1.0, status=Status.OK, source="judge", model="rule")
     rule = RuleOutcome(outcome="wrong", score=0.0, rule="absent")
     found = Explanation(result=says_one, rule=rule, model=says_one)
     fake_service.replies["/v1/explain"] = Reply(found.model_dump(mode="json"))
-    page.get_by_role("button", name="Compare 4 more").click()
+    more.click()
     expect(page.get_by_text("rule and judge disagree on 4")).to_be_visible()
     expect(page.locator("table.rows tbody tr.differs")).to_have_count(4)
