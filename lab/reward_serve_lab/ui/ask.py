@@ -15,7 +15,7 @@ from nicegui.element import Element
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve_lab.ui.attacking import attack_section
-from reward_serve_lab.ui.elements import Pieces, button, heading, message, tag, untrusted
+from reward_serve_lab.ui.elements import LongText, Pieces, button, heading, message, tag, untrusted
 from reward_serve_lab.ui.explained import card
 from reward_serve_lab.ui.service import TroubleError
 from reward_serve_lab.ui.shell import Draft, Session
@@ -100,7 +100,7 @@ class _Ask:
         if draft.note:
             message(draft.note, "")
         for name, label in _FIELDS.items():
-            field = ui.textarea(
+            field = LongText(
                 label,
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),

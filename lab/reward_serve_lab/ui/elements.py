@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 from nicegui import ui
 from nicegui.element import Element
+from nicegui.events import GenericEventArguments
 
 from reward_serve_lab.ui.text import Piece, pieces
 
@@ -30,6 +32,31 @@ class Pieces(Element, component="pieces.js"):
         """Replace the shown text."""
         self._props["pieces"] = [list(piece) for piece in shown]
         self.update()
+
+
+# NiceGUI drops a message of 1 MB, may write a character as eight, and rejects lone surrogates.
+_IN_PARTS = """text => {
+    const parts = (text ?? "").toWellFormed().match(/[^]{1,100000}/gu) ?? [""];
+    parts.forEach((part, place) => emit([part, place === 0, place === parts.length - 1]));
+}"""
+
+
+class LongText(ui.textarea):
+    """A text area for items of any size: it sends its value in parts."""
+
+    def on(self, type: str, handler: Any = None, *args: Any, **options: Any) -> Self:
+        """Subscribe to an event; a changed value arrives in one piece."""
+        if type != f"update:{self.VALUE_PROP}":
+            return super().on(type, handler, *args, **options)
+        parts: list[str] = []
+
+        def join(event: GenericEventArguments) -> None:
+            part, first, last = event.args
+            parts[:] = [part] if first else [*parts, part]
+            if last:
+                handler(replace(event, args="".join(parts)))
+
+        return super().on(type, join, js_handler=_IN_PARTS)
 
 
 def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any) -> Element:

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from reward_serve.schema import Status
 from reward_serve_lab.evaluation.json_lines import LinesError
-from reward_serve_lab.ui.elements import button, heading, message, tag
+from reward_serve_lab.ui.elements import LongText, button, heading, message, tag
 from reward_serve_lab.ui.group_results import GroupTables, Scored
 from reward_serve_lab.ui.guard import MAX_BODY_BYTES
 from reward_serve_lab.ui.samples import EXAMPLE, TRAINERS, read_samples
@@ -50,7 +50,7 @@ class _Group:
                 "One score request per line: reference and response, optionally question, "
                 "group, model and template.",
             )
-            self._text = ui.textarea(
+            self._text = LongText(
                 "Samples, as JSON lines",
                 value=self._session.group_text,
                 on_change=lambda event: setattr(self._session, "group_text", event.value or ""),

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 16 * 2**20
-"""Maximum size of a request or a message; the largest are uploads."""
+"""Maximum request body; the largest are uploads."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _POLICY_VIOLATION = 1008

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
-from nicegui import core, ui
+from nicegui import ui
 from starlette.types import ASGIApp
 
-from reward_serve_lab.ui.guard import MAX_BODY_BYTES, Guard
+from reward_serve_lab.ui.guard import Guard
 from reward_serve_lab.ui.log_index import LogIndex
 from reward_serve_lab.ui.scraping import Scraper
 from reward_serve_lab.ui.service import Service
@@ -65,8 +65,6 @@ def application(settings: Settings, port: int) -> ASGIApp:
                 index.close()
             await service.close()
 
-    # A field's text is one message, in which NiceGUI may write a character as eight.
-    core.sio.eio.max_http_buffer_size = MAX_BODY_BYTES
     app = FastAPI(lifespan=running, openapi_url=None)
     add_pages(Workbench(service, index, scraper))
     ui.run_with(

@@ -1,43 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import yaml
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve_lab.cli import template
 from reward_serve_lab.cli.template import tokenizer_of
-from reward_serve_lab.linting import check
 
 Write = Callable[..., Path]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_process_for_all_patterns() -> Iterator[None]:
-    """The checks share a tokenizer and the process in which they try patterns."""
-    child_process: Any = vars(check)["ChildProcess"]
-    started = []
-
-    @cache
-    def kept(*arguments: Any) -> Any:
-        process = child_process(*arguments)
-        process.close = lambda: None  # at the end of each check
-        started.append(process)
-        return process
-
-    once = cache(tokenizer_of)
-    with (
-        mock.patch.object(check, "ChildProcess", kept),
-        mock.patch.object(template, "tokenizer_of", once),
-    ):
-        yield
-    for process in started:
-        child_process.close(process)
 
 
 def whole() -> dict[str, Any]:

@@ -5,16 +5,48 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.fake_service import FakeService
-from tests.long.lab.ui.using import barriers, fits, is_light
 from tests.service.lab.ui.running import FLAGS, Running, chromium, workbench
 
 Open = Callable[..., Page]
 TIMEOUT_MS = 60_000
 expect.set_options(timeout=TIMEOUT_MS)
 LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+
+
+def choose_by_mouse(page: Page, label: str, *options: str) -> None:
+    """Open a list of choices and click on these."""
+    page.get_by_role("combobox", name=label, exact=True).click()
+    for option in options:
+        page.get_by_role("option", name=option, exact=True).click()
+    page.keyboard.press("Escape")
+
+
+def fits(page: Page) -> bool:
+    """Whether the page is no wider than its window."""
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    return bool(page.evaluate(wide) <= 0)
+
+
+def barriers(page: Page) -> list[str]:
+    """What axe-core finds on the page that is serious or worse."""
+    # axe-core 4.12 reads this button's color without its background; 4.14 does not.
+    found = Axe().run(page, {"exclude": [".ask-form .primary"]}).response["violations"]
+    return [
+        f"{each['id']}: {node['html']}: {node['failureSummary']}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def is_light(page: Page) -> bool:
+    """Whether the page's background is."""
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(map(int, color.strip("rgb()").split(","))) > 600
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,16 +1,11 @@
-"""Ask: one response, by mouse and by keyboard, wide and narrow, light and dark."""
+"""Ask: one response, wide and narrow, light and dark."""
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from reward_serve.schema import MAX_ITEM_BYTES
-from reward_serve_lab.ui.ask import requests_of
-from reward_serve_lab.ui.shell import Draft
-from tests.fake_service import FakeService, Reply
-from tests.long.lab.ui.conftest import Open
-from tests.long.lab.ui.using import choose_by_keyboard, choose_by_mouse, focus
+from tests.fake_service import FakeService
+from tests.long.lab.ui.conftest import Open, choose_by_mouse
 from tests.service.lab.ui.running import Running
 
 RESPONSE = "9 * 2 = 18, so\n#### 18"
@@ -29,7 +24,7 @@ def asked(service: FakeService) -> list[dict[str, object]]:
     return [call.body for call in service.calls if call.path == "/v1/explain"]
 
 
-def test_ask_by_mouse(open_look: Open, running: Running) -> None:
+def test_a_response_is_asked(open_look: Open, running: Running) -> None:
     page = open_look(running)
     fill(page, "18", RESPONSE)
     choose_by_mouse(page, "modes", "label")
@@ -47,82 +42,32 @@ def test_ask_by_mouse(open_look: Open, running: Running) -> None:
     expect(page.get_by_label("Response")).to_have_value(RESPONSE)
 
 
-def test_ask_by_keyboard(open_page: Open, running: Running, fake_service: FakeService) -> None:
+def test_what_is_typed_is_asked_to_the_last_character_and_attacked(
+    open_page: Open, running: Running, fake_service: FakeService
+) -> None:
     page = open_page(running)
-    focus(page, page.get_by_role("textbox", name="Reference"))
-    page.keyboard.type("18")
-    choose_by_keyboard(page, "modes", "label")
-    focus(page, page.get_by_role("textbox", name="Response"))
-    for text in ("#### 1", "#### 19"):  # asked of the last character
-        page.keyboard.type(text if text.endswith(" 1") else "9")
+    page.get_by_role("button", name="Attack it").click()
+    expect(page.get_by_text("An attack needs a reference.")).to_be_visible()
+    fill(page, "18", "")
+    for typed, text in (("#### 1", "#### 1"), ("9", "#### 19")):
+        page.get_by_label("Response").press_sequentially(typed)
         page.keyboard.press("Control+Enter")
         page.locator(".verdict .text-box", has_text=text).wait_for()
         assert asked(fake_service)[-1]["response"] == text
         expect(page.get_by_label("Response")).to_be_focused()
     expect(page.locator(".verdict .score.big")).to_have_text("0")
-    focus(page, page.get_by_role("button", name="Attack it"))
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Attack it").click()
     expect(page.get_by_text("scored: 0 earned a reward")).to_be_visible()
-    focus(page, page.get_by_role("row", name="opens in Ask").first)
-    page.keyboard.press("Enter")
+    page.get_by_role("row", name="opens in Ask").first.press("Enter")
     expect(page.get_by_text("An attack from the suite.")).to_be_visible()
     expect(page.get_by_label("Response")).not_to_have_value("#### 19")
 
 
-def test_models_templates_and_modes_stand_side_by_side(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
-    models = [{"name": name, "ready": True, "templates": ["plain"]} for name in ("rule", "other")]
-    models[1]["templates"] = ["strict"]
-    fake_service.replies["/v1/models"] = Reply({"models": models, "version": "0"})
-    page = open_page(running)
-    fill(page, "18", RESPONSE)
-    before = len(asked(fake_service))
-    choose_by_mouse(page, "models", "rule", "other")
-    choose_by_mouse(page, "templates", "plain", "strict")
-    choose_by_mouse(page, "modes", "label", "generate")
-    ask(page)
-    expect(page.locator(".verdict")).to_have_count(8)
-    expect(page.get_by_role("heading", name="other · strict · generate")).to_be_visible()
-    sent = {
-        (body["model"], body["template"], body["options"]["mode"])  # type: ignore[index]
-        for body in asked(fake_service)[before:]
-    }
-    assert len(sent) == 8
-    many = Draft(models=["a", "b", "c"], templates=["d", "e", "f"])
-    with pytest.raises(ValueError, match=r"9 combinations .* at most 8"):
-        requests_of(many)
-
-
-def test_attacks_that_were_not_judged_are_no_success(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
-    models = [{"name": "other", "ready": True}]  # its requests reach the rule, which is not it
-    fake_service.replies["/v1/models"] = Reply({"models": models, "version": "0"})
-    page = open_page(running)
-    page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("An attack needs a reference.")).to_be_visible()
-    page.get_by_label("Reference").fill("18")
-    choose_by_mouse(page, "models", "other")
-    page.get_by_role("button", name="Attack it").click()
-    expect(page.get_by_text("wrong responses: none was scored.")).to_be_visible()
-    why = "invalid: model: no model is named 'other'"
-    expect(page.locator(".message.warn", has_text=why)).to_be_visible()
-    expect(page.locator(".message.ok")).to_have_count(0)
-
-
-@pytest.mark.parametrize(
-    ("unit", "size"),
-    [
-        ("So. ", MAX_ITEM_BYTES - 2),
-        ("\x01" * 100 + "\n", 200_000),  # seven characters each in a message
-    ],
-    ids=["longest", "controls"],
-)
 def test_a_long_item_is_pasted_asked_and_shown(
-    open_page: Open, running: Running, fake_service: FakeService, unit: str, size: int
+    open_page: Open, running: Running, fake_service: FakeService
 ) -> None:
-    response = (unit * (size // len(unit)))[: size - 8] + "\n#### 18"
+    unit = "\x01" * 100 + "\n😀"  # seven characters each in a message
+    response = unit * 1_900 + "\n#### 18"
     page = open_page(running)
     fill(page, "18", response)
     ask(page)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from reward_serve.explanation import Explanation, RuleOutcome
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.ui.group import COMPARED_AT_ONCE
 from reward_serve_lab.ui.samples import EXAMPLE
-from tests.fake_service import Call, FakeService, Reply
-from tests.long.lab.ui.conftest import Open
-from tests.long.lab.ui.using import choose_by_mouse
+from tests.fake_service import FakeService, Reply
+from tests.long.lab.ui.conftest import Open, choose_by_mouse
 from tests.service.lab.ui.running import Running
 
 ROWS = "table.rows tbody tr"
@@ -66,9 +64,17 @@ def test_files_are_uploaded_and_faults_are_named(
     upload(page, tmp_path / "group.jsonl", "\ufeff" + EXAMPLE)
     expect(page.locator(ROWS)).to_have_count(4)
     expect(page.get_by_label("Samples")).to_have_value(EXAMPLE)
+    fine = {"reference": "18", "response": f"{'So it is. ' * 250}\n#### 18"}
+    upload(page, tmp_path / "step.jsonl", lines(*[fine] * 1024))
+    expect(page.get_by_text("1,024 samples")).to_be_visible()
+    expect(page.locator(ROWS)).to_have_count(1024)
+    expect(page.get_by_label("Samples")).to_have_value("")  # 2.5 MiB of samples do not fit
+    more = f"Compare {COMPARED_AT_ONCE} more"
+    page.get_by_role("button", name=more).click()
+    done = f"Rules and judge compared: {2 * COMPARED_AT_ONCE} of 1,024"
+    expect(page.get_by_text(done)).to_be_visible()
     score(page, '{"response": "18"}\nnot JSON')
     expect(page.get_by_text("line 2: is not JSON")).to_be_visible()
-    fine = {"reference": "18", "response": "#### 18"}
     score(page, lines(fine, {**fine, "model": "other"}))
     expect(page.locator(ROWS)).to_have_count(2)
     expect(page.locator(ROWS).nth(1)).to_contain_text("no model is named 'other'")
@@ -81,61 +87,12 @@ def test_where_rule_and_judge_disagree_is_counted_and_what_was_refused_asked_aga
     fake_service.replies["/v1/explain"] = Reply(Explanation(result=full).model_dump(mode="json"))
     page = open_page(running, "/group")
     score(page, EXAMPLE)
-    expect(page.get_by_text("Rules and judge compared: 0 of 4")).to_be_visible()
+    more = page.get_by_role("button", name="Compare 4 more")
+    expect(more).to_be_visible()
     says_one = ScoreResult(score=1.0, status=Status.OK, source="judge", model="rule")
     rule = RuleOutcome(outcome="wrong", score=0.0, rule="absent")
     found = Explanation(result=says_one, rule=rule, model=says_one)
     fake_service.replies["/v1/explain"] = Reply(found.model_dump(mode="json"))
-    page.get_by_role("button", name="Compare 4 more").click()
+    more.click()
     expect(page.get_by_text("rule and judge disagree on 4")).to_be_visible()
     expect(page.locator("table.rows tbody tr.differs")).to_have_count(4)
-
-
-def test_a_training_step_is_uploaded_scored_and_compared_on_request(
-    open_page: Open, running: Running, tmp_path: Path
-) -> None:
-    step = [
-        {
-            "group": f"problem-{group}",
-            "reference": str(group + 18),
-            "response": f"{'So it is. ' * 200}\n#### {group + 18 + (n % 2) * (group % 2)}",
-        }
-        for group in range(128)
-        for n in range(8)
-    ]
-    page = open_page(running, "/group")
-    upload(page, tmp_path / "step.jsonl", lines(*step))
-    expect(page.get_by_text("1,024 samples in 128 groups")).to_be_visible()
-    expect(page.get_by_text("no gradient from 64 groups")).to_be_visible()
-    expect(page.locator(ROWS)).to_have_count(1024)
-    expect(page.get_by_label("Samples")).to_have_value("")  # two MiB of samples do not fit
-    for done in (COMPARED_AT_ONCE, 2 * COMPARED_AT_ONCE):
-        expect(page.get_by_text(f"Rules and judge compared: {done} of 1,024")).to_be_visible()
-        page.get_by_role("button", name=f"Compare {COMPARED_AT_ONCE} more").click()
-
-
-def test_of_two_texts_that_are_scored_at_once_the_last_is_shown(
-    open_page: Open, running: Running, fake_service: FakeService, tmp_path: Path
-) -> None:
-    let_go, gone = threading.Event(), threading.Event()
-
-    def hold_the_first(call: Call) -> None:
-        if call.path == "/v1/score/batch" and len(call.body["requests"]) == 4:
-            let_go.wait(60)
-            gone.set()
-
-    fake_service.before_reply = hold_the_first
-    try:
-        page = open_page(running, "/group")
-        score(page, EXAMPLE)
-        expect(page.get_by_text("Scoring 4 samples …")).to_be_visible()
-        upload(page, tmp_path / "later.jsonl", lines({"reference": "18", "response": "#### 18"}))
-        expect(page.locator(ROWS)).to_have_count(1)
-        let_go.set()
-        gone.wait(60)
-        page.get_by_role("button", name="Example").click()
-        expect(page.get_by_label("Samples")).to_have_value(EXAMPLE)
-        expect(page.locator(ROWS)).to_have_count(1)
-    finally:
-        let_go.set()
-        fake_service.before_reply = lambda call: None

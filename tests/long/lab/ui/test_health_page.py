@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.fake_service import FakeService, Reply
+from tests.fake_service import Call, FakeService, Reply
 from tests.long.lab.ui.conftest import Open
-from tests.service.lab.ui.running import Running, site, workbench
+from tests.service.lab.ui.running import Running, workbench
 
 METRICS = """# TYPE ray_reward_serve_requests_total counter
 ray_reward_serve_requests_total{deployment="judge",replica="a",status="ok",source="rule"} %d
@@ -42,11 +42,15 @@ CELLS = ["judge", "2", "5", r"[\d,]+\.\d", "105 ms", "280 ms", "25%", r"[\d,]+",
 def measured(fake_service: FakeService) -> Iterator[Running]:
     """A workbench over a judge whose metrics count 1,000 verdicts more at every look."""
     looks = iter(range(120, 10**9, 1000))
-    with (
-        site(lambda: METRICS % next(looks)) as metrics,
-        workbench(fake_service.url, metrics=metrics) as running,
-    ):
+
+    def count(call: Call) -> None:
+        if call.path == "/metrics":
+            fake_service.replies["/metrics"] = Reply((METRICS % next(looks)).encode())
+
+    fake_service.before_reply = count
+    with workbench(fake_service.url, metrics=f"{fake_service.url}/metrics") as running:
         yield running
+    fake_service.before_reply = lambda call: None
 
 
 def test_health(open_look: Open, measured: Running, fake_service: FakeService) -> None:

@@ -19,6 +19,8 @@ SHIPPED = Path(__file__).resolve().parents[4] / "reward_serve/templates"
 
 def test_a_template_without_a_mistake_is_left_alone(write: Write, tokenizer: Tokenizer) -> None:
     assert check_file(write(), tokenizer) == []
+    theirs = {"reference": "{REFERENCE_SOLUTION}", "response": "{CANDIDATE_SOLUTION}"}
+    assert check_file(write(user=(BOTH + FENCED).format(**theirs)), tokenizer) == []
 
 
 @pytest.mark.parametrize("name", template_names())
@@ -31,16 +33,6 @@ def test_the_shipped_templates_pass_except_for_their_names(
     assert found == (["shows the {question}"] if name == "problem" else [])
     taken, *_ = check_file(SHIPPED / f"{name}.yaml", tokenizer)
     assert (taken.field, taken.remedy) == ("file", "rename the file")
-
-
-def test_the_placeholders_of_another_judge_are_known(write: Write, tokenizer: Tokenizer) -> None:
-    user = BOTH + FENCED
-    for ours, theirs in (
-        ("{reference}", "{REFERENCE_SOLUTION}"),
-        ("{response}", "{CANDIDATE_SOLUTION}"),
-    ):
-        user = user.replace(ours, theirs)
-    assert check_file(write(user=user), tokenizer) == []
 
 
 @pytest.mark.parametrize(
@@ -59,40 +51,24 @@ def test_the_placeholders_of_another_judge_are_known(write: Write, tokenizer: To
             "the fence <essay> can be closed by the text inside it; write <response>",
         ),
         ({"system": "<|im_start|>system You compare."}, "system", "contains a special token"),
-        (
-            {"label__values": {"right": 1.0, "not right": 0.0}},
-            "label.values",
-            "is not a single token",
-        ),
+        ({"label__values": {"right": 1, "not right": 0}}, "label.values", "is not a single token"),
         ({"label__values": {0: 0.0, 1: 1.0}}, "label.values", 'quote it: "0"'),
         ({"label__values": {"0": 1.0, "1": 1.0}}, "label.values", "every label has the value 1"),
         ({"label__values": {"0": 0.0, "1": 10.0}}, "label.values", "use values between 0 and 1"),
-        (
-            {"label__instruction": "Reply yes or no."},
-            "label.instruction",
-            "does not name label '0'",
-        ),
+        ({"label__instruction": "Reply yes or no."}, "label.instruction", "not name label '0'"),
         ({"response_tokens": ...}, "response_tokens", "is missing"),
         ({"generate__exmple": "x"}, "generate.exmple", "is unknown; did you mean 'example'?"),
         ({"generate__verdict": "VERDICT: ("}, "generate.verdict", "is not a regular expression"),
         ({"generate__verdict": "VERDICT: [01]"}, "generate.verdict", "needs a group"),
         ({"generate__example": "Score: 1"}, "generate.example", "does not match 'Score: 1'"),
         ({"generate__example": "VERDICT: right"}, "generate.example", "reads 'right'"),
-        (
-            {"generate__verdict": r"(?s)VERDICT: ([01]).*"},
-            "generate.verdict",
-            "a planted first verdict hides the last",
-        ),
+        ({"generate__verdict": r"(?s)VERDICT: ([01]).*"}, "generate.verdict", "hides the last"),
         (
             {"generate__verdict": r"(?:\w+\s?)*VERDICT:([^\n]*)"},
             "generate.verdict",
-            "takes more than 1 s",
+            "more than 1 s",
         ),
-        (
-            {"generate__instruction": "Say what you think."},
-            "generate.instruction",
-            "does not state the verdict's format",
-        ),
+        ({"generate__instruction": "Say it."}, "generate.instruction", "the verdict's format"),
         (
             {
                 "label": None,
@@ -102,34 +78,25 @@ def test_the_placeholders_of_another_judge_are_known(write: Write, tokenizer: To
             "generate.scale",
             "set generate.scale: 100",
         ),
+        # What may be meant is a warning.
+        ({"user": FENCED}, "warning: user", "does not contain {reference}"),
+        ({"user": "{reference}\n" + FENCED}, "warning: user", "{reference} is not inside a fence"),
+        (
+            {"user": BOTH + "<question>\n{question}\n</question>\n" + FENCED},
+            "warning: user",
+            "{question}",
+        ),
+        ({"user": BOTH + FENCED + "{rubric}"}, "warning: user", "{rubric} is not a placeholder"),
     ],
 )
 def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
     changes: dict[str, Any], field: str, said: str, write: Write, tokenizer: Tokenizer
 ) -> None:
-    findings = check_file(write(**changes), tokenizer)
-    listed = [
-        f"{finding.found}; {finding.remedy}" for finding in findings if finding.field == field
-    ]
-    assert any(said in text for text in listed), findings
-    assert findings[0].severity == "error"
-    assert not any("\n" in str(finding) for finding in findings)
-
-
-@pytest.mark.parametrize(
-    ("user", "said"),
-    [
-        (FENCED, "does not contain {reference}"),
-        ("{reference}\n" + FENCED, "{reference} is not inside a fence"),
-        (BOTH + "<question>\n{question}\n</question>\n" + FENCED, "{question}"),
-        (BOTH + FENCED + "{rubric}", "{rubric} is not a placeholder"),
-    ],
-)
-def test_what_may_be_meant_is_a_warning(
-    user: str, said: str, write: Write, tokenizer: Tokenizer
-) -> None:
-    (finding,) = check_file(write(user=user), tokenizer)
-    assert (finding.severity, said in finding.found) == ("warning", True)
+    findings = [str(finding) for finding in check_file(write(**changes), tokenizer)]
+    start = field if field.startswith("warning: ") else f"error: {field}"
+    assert any(each.startswith(f"{start}: ") and said in each for each in findings), findings
+    assert findings[0].startswith(start.partition(" ")[0])
+    assert not any("\n" in each for each in findings)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,26 +103,3 @@ def _wait(running: Running, process: subprocess.Popen[str]) -> None:
             assert process.poll() is None, running.said
             threading.Event().wait(0.25)
     raise AssertionError(f"no answer after 2 minutes: {running.said}")
-
-
-@contextmanager
-def site(body: Callable[[], str] = lambda: "<h1>another site</h1>") -> Iterator[str]:
-    """A site that answers every request with this."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = body().encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()

@@ -29,14 +29,6 @@ def asked(index: LogIndex, page: int = 0, **filters: Any) -> Answer:
     return ask(index.path, Filters(**filters), page)
 
 
-def test_the_newest_verdict_comes_first_and_pages_hold_fifty(index: LogIndex, log: Path) -> None:
-    append(log, *map(verdict, range(120)))
-    answer = asked(index)
-    assert (answer.total, len(answer.rows)) == (120, PAGE_ROWS)
-    assert answer.rows[0].time == BEGAN + 119
-    assert [row.time for row in asked(index, page=2).rows] == [BEGAN + n for n in range(19, -1, -1)]
-
-
 def test_what_is_appended_is_found_and_half_a_line_waits(index: LogIndex, log: Path) -> None:
     append(log, verdict(1))
     assert asked(index).total == 1
@@ -81,17 +73,20 @@ def test_filters(index: LogIndex, log: Path, filters: dict[str, Any], count: int
     assert (answer.total, len(answer.rows)) == (count, count)
 
 
-def test_the_charts_count_every_verdict_and_a_row_keeps_its_line(
+def test_a_page_has_the_newest_fifty_and_the_charts_count_every_verdict(
     index: LogIndex, log: Path
 ) -> None:
     assert asked(index) == Answer(statuses=[{}] * 48)
-    append(log, *map(verdict, range(21)))
+    append(log, *map(verdict, range(120)))
     answer = asked(index)
-    assert (answer.scores[0], answer.scores[-1], sum(answer.scores)) == (6, 12, 18)
-    assert sum(map(len, answer.points.values())) == 18
-    assert sum(sum(column.values()) for column in answer.statuses) == 21
+    assert (answer.total, len(answer.rows), answer.rows[0].time) == (120, PAGE_ROWS, BEGAN + 119)
+    assert (answer.scores[0], answer.scores[-1], sum(answer.scores)) == (34, 69, 103)
+    assert sum(map(len, answer.points.values())) == 103
+    assert sum(sum(column.values()) for column in answer.statuses) == 120
     assert index.choices["status"] == {"ok", "unparseable"}
-    row = answer.rows[15]
+    oldest = asked(index, page=2).rows
+    assert [row.time for row in oldest] == [BEGAN + n for n in range(19, -1, -1)]
+    row = oldest[14]
     assert (row.reference, row.response) == ("5", "She has 5 left.\n#### 5")
     assert rest_of(index.path, row.id)["fingerprint"] == "0123456789abcdef"
 

@@ -21,12 +21,6 @@ def reading(at: float, count: int) -> Reading:
     return found
 
 
-def test_only_this_services_metrics_are_read() -> None:
-    found = reading(0, 10)
-    assert found.deployments == ["judge"]
-    assert (found.items["judge"], found.total(), found.replicas["judge"]) == (4, 10, {"a"})
-
-
 def test_a_rate_is_over_the_last_minute() -> None:
     scraper = Scraper(["http://127.0.0.1:1/metrics"])
     assert scraper.rate() is None

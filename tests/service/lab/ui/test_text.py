@@ -16,9 +16,11 @@ from reward_serve_lab.ui.text import (
 )
 
 
-def test_plain_text_is_one_piece_as_it_is() -> None:
+def test_plain_text_is_one_piece_as_it_is_and_a_pile_of_marks_is_cut() -> None:
     text = "So 3 < 4 & <b>18</b>\n\t{{ braces }} **bold** 答案 é 😀"
     assert pieces(text) == [Piece(text)]
+    (pile,) = pieces("a" + "\u0336" * 1000)  # which would cover the lines around it
+    assert len(pile.text) < 10
 
 
 @pytest.mark.parametrize(
@@ -46,11 +48,6 @@ def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
         for piece in pieces(attack.response) + one_line(attack.response):
             assert not any(map(is_hidden, piece.text)), attack.family
             piece.text.encode()
-
-
-def test_a_pile_of_combining_marks_is_cut() -> None:
-    (shown,) = pieces("a" + "\u0336" * 1000)
-    assert len(shown.text) < 10
 
 
 def test_marks_split_the_text_where_they_begin_and_end() -> None:

@@ -13,16 +13,16 @@ from reward_serve.judging.rendering import Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, Template, load_template, template_names
 from reward_serve_judge.weights import prepare_bundled
-from reward_serve_lab.attacks import FAMILIES, crossed
+from reward_serve_lab.attacks import crossed
 from tests.tiers import share
 
 SHOWN = [
     pytest.param(template, mode, id=f"{template.name}-{mode}")
-    for template in map(load_template, template_names())
+    for template in (load_template("rubric", RUBRICS), *map(load_template, template_names()))
     for mode in ("label", "generate")
     if mode == "generate" or template.label
 ]
-FENCE = re.compile(r"</?(?:question|reference|response)>")
+FENCE = re.compile(r"</?(?:question|reference|response|criterion)>")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def hub_tokenizer() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("template", "mode"), Random(0).sample(SHOWN, share(len(SHOWN), len(SHOWN) // 3))
+    ("template", "mode"),
+    [*SHOWN[:2], *Random(0).sample(SHOWN[2:], share(len(SHOWN) - 2, len(SHOWN) // 3))],
 )
 def test_the_prompts_structure_is_the_templates_whatever_the_response(
     template: Template, mode: Mode, hub_tokenizer: Any
@@ -42,7 +43,8 @@ def test_the_prompts_structure_is_the_templates_whatever_the_response(
     special = frozenset(hub_tokenizer.added_tokens_decoder)
 
     def structure(response: str) -> tuple[list[int], list[str]]:
-        fields = {"question": "How many?", "reference": "18", "response": response}
+        given = {"question": "How many?", "reference": "18", "criterion": "It is true."}
+        fields = {**given, "response": response}
         prompt = renderer.render(template, fields, mode, response_tokens=7000, reserve_tokens=1)
         controls = [token for token in prompt.token_ids if token in special]
         return controls, FENCE.findall(hub_tokenizer.decode(prompt.token_ids))
@@ -51,17 +53,3 @@ def test_the_prompts_structure_is_the_templates_whatever_the_response(
     assert controls and fences.count("</response>") == 1
     for attack in crossed(per_text=1):
         assert structure(attack.response) == (controls, fences), attack
-
-
-@pytest.mark.parametrize("mode", ["label", "generate"])
-def test_no_response_ends_its_fence_or_adds_a_criterion_to_the_prompt(mode: Mode) -> None:
-    (family,) = [family for family in FAMILIES if family.name == "own_criteria"]
-    template, renderer = load_template("rubric", RUBRICS), Renderer(None, 8192)
-    for text in map(str, family.drafts(Random(0))):
-        fields = {"question": text, "reference": text, "response": text, "criterion": "It is true."}
-        prompt = renderer.render(template, fields, mode, response_tokens=4096, reserve_tokens=1)
-        user = str(prompt.messages[1]["content"])
-        for tag in ("question", "reference", "response", "criterion"):
-            assert len(re.findall(rf"(?i)<\s*{tag}\b", user)) == 1, text
-            assert len(re.findall(rf"(?i)<\s*/\s*{tag}\b", user)) == 1, text
-        assert "</response>\n<criterion>\nIt is true.\n</criterion>\n" in user, text

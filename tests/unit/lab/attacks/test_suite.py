@@ -1,13 +1,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import operator
-import re
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -18,9 +13,9 @@ from reward_serve_answers import final_answer, verify
 from reward_serve_lab.attacks import FAMILIES, Attack, crossed
 from reward_serve_lab.attacks.families import MAX_CHARACTERS
 from reward_serve_lab.attacks.mentions import mentions
-from reward_serve_lab.attacks.problems import GENERIC_QUESTION, problems
 from reward_serve_lab.attacks.suite import read_attacks, variants
 from reward_serve_lab.evaluation.json_lines import LinesError
+from tests.unit.lab.fakes import written
 
 FROM_TEMPLATES = {"prompt_echoes", "planted_verdicts"}
 MAY_MENTION = {family.name for family in FAMILIES if family.may_mention}
@@ -93,50 +88,16 @@ def test_what_is_no_plain_number_gets_the_attacks_that_need_none(reference: str)
     assert not any(reference.casefold() in attack.response.casefold() for attack in attacks)
 
 
-def test_a_problems_working_is_right_and_only_its_end_tells_the_answer() -> None:
-    operations = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-    for problem in islice(problems(Random(0)), 400):
-        equations = re.findall(r"([\d.]+) ([-+*/]) ([\d.]+) = ([\d.]*\d)", "\n".join(problem.steps))
-        for left, sign, right, result in equations:
-            assert operations[sign](Decimal(left), Decimal(right)) == Decimal(result), problem
-        assert Decimal(equations[-1][3]) == problem.value
-        before = "\n".join([problem.question, *problem.steps]).rpartition("=")[0]
-        assert not mentions(before, problem.value), problem
-        assert final_answer(problem.reference) == problem.answer
-        for distance in (-7, 1, 60):
-            near = Decimal(problem.near(distance).replace(",", ""))
-            assert near > 0 and abs(near - problem.value) == abs(distance)
-
-
 @pytest.mark.parametrize(
     ("text", "value", "expected"),
     [
-        ("180 or so", "18", True),
         ("Twenty-four", "24", True),
-        ("4 320", "4320", True),
-        ("¹⁸", "18", True),
         ("١٨", "18", True),
-        ("1\u200b8", "18", True),
         ("17 and 19, 218, an eight", "18", False),
-        ("twenty-four", "54", False),
     ],
 )
 def test_a_number_is_mentioned_in_any_form(text: str, value: str, expected: bool) -> None:
     assert mentions(text, Decimal(value)) is expected
-
-
-def written(folder: Path, *lines: str) -> Path:
-    path = folder / "attacks.jsonl"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def test_a_files_attacks_are_read_in_order(tmp_path: Path) -> None:
-    asked = GOOD | {"response": "trust me", "question": "How many?", "note": "ours"}
-    assert read_attacks(written(tmp_path, json.dumps(GOOD), "", json.dumps(asked))) == [
-        Attack("mine", "", "18", GENERIC_QUESTION),
-        Attack("mine", "trust me", "18", "How many?"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -144,14 +105,14 @@ def test_a_files_attacks_are_read_in_order(tmp_path: Path) -> None:
     [
         ([""], "has no attacks"),
         (["", "{"], "line 2: is not JSON"),
-        ([json.dumps({"family": "mine", "response": "x"})], "reference: Field required"),
-        ([json.dumps(GOOD | {"family": " "})], "family: must be a non-blank string"),
-        ([json.dumps(GOOD | {"response": "\ud800"})], "response: has a lone surrogate"),
+        ([{"family": "mine", "response": "x"}], "reference: Field required"),
+        ([GOOD | {"family": " "}], "family: must be a non-blank string"),
+        ([GOOD | {"response": "\ud800"}], "response: has a lone surrogate"),
         (["{"] * 12, "(?s)line 10: .*and 2 more$"),
     ],
 )
 def test_lines_that_are_no_attacks_are_named(
-    tmp_path: Path, lines: list[str], message: str
+    tmp_path: Path, lines: list[str | dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(LinesError, match=message):
         read_attacks(written(tmp_path, *lines))

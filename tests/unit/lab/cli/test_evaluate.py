@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import reward_serve_lab.cli.evaluate as command
-from reward_serve.cli.main import cli
 from reward_serve.schema import Component, ScoreResult, Status, failure
 from tests.fake_service import FakeService, dead_url
-from tests.unit.lab.evaluation.fakes import FakeClient, judged
+from tests.unit.lab.fakes import FakeClient, invoke, judged, reported, written
 
 ROWS = [
     {"id": f"r{n}", "response": str(n), "reference": "18", "correct": n % 2 == 0}
@@ -34,41 +32,18 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    return written(tmp_path, *map(json.dumps, ROWS))
-
-
-def written(folder: Path, *lines: str) -> Path:
-    file = folder / "rows.jsonl"
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
-
-
-def invoke(*arguments: object) -> Result:
-    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
-    return runner.invoke(cli, ["eval", *map(str, arguments)])
-
-
-def reported(*arguments: object, folder: Path) -> dict[str, Any]:
-    out = folder / "report.json"
-    result = invoke(*arguments, "--out", out)
-    assert result.exit_code == 0, result.output
-    report: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return report
+    return written(tmp_path, *ROWS)
 
 
 def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
     answers = ["#### 18", "#### 17", "The answer is 18.", "eighteen or so", "#### 18"]
     labels = [True, False, True, True, False]
-    file = written(
-        tmp_path,
-        *(
-            json.dumps({"response": answer, "reference": "18", "correct": label})
-            for answer, label in zip(answers, labels, strict=True)
-        ),
-    )
+    labelled = zip(answers, labels, strict=True)
+    rows = ({"response": text, "reference": "18", "correct": label} for text, label in labelled)
+    file = written(tmp_path, *rows)
     plot = tmp_path / "plot.png"
     with FakeService() as service:
-        report = reported(file, "--url", service.url, "--plot", plot, folder=tmp_path)
+        report = reported("eval", file, "--url", service.url, "--plot", plot, folder=tmp_path)
     assert (report["n"], report["agreement"]) == (5, 3 / 5)
     assert report["statuses"] == {"ok": 4, "unparseable": 1}
     assert report["confusion"] == {
@@ -79,6 +54,9 @@ def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
     }
     assert report["by_format"]["prose"]["unscored"] == 1
     assert {"rule: marker_matches", "rule: marker_differs", "unscored"} == set(report["stages"])
+    assert [length["n"] for length in report["by_length"].values()] == [5]
+    assert list(report["reasons"]) == ["unparseable"]
+    assert report["latency_ms"]["p95"] >= report["latency_ms"]["p50"] >= 0
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -87,15 +65,11 @@ def test_the_options_are_in_every_request_and_people_see_a_table(
 ) -> None:
     client.answer = lambda request, _: judged(0.9)
     options = ["--model", "m", "--template", "solution", "--mode", "generate", "--timeout-s", 7]
-    result = invoke(rows, *options, "--batch-size", 5, "--disagreements", 3)
+    result = invoke("eval", rows, *options, "--batch-size", 5, "--disagreements", 3)
     assert result.exit_code == 0, result.output
     assert [len(batch) for batch in client.asked] == [5, 5, 5, 5]
-    expected = {
-        "model": "m",
-        "template": "solution",
-        "options": {"mode": "generate", "cache": False},
-        "timeout_s": 7.0,
-    }
+    settings = {"mode": "generate", "cache": False}
+    expected = {"model": "m", "template": "solution", "options": settings, "timeout_s": 7.0}
     for request in client.asked[0]:
         assert {key: request[key] for key in expected} == expected
     assert set(request) == {*expected, "id", "response", "reference"}
@@ -114,7 +88,7 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
     client.answer = answer
     ways = ["--template", "strict", "--template", "lenient", "--mode", "label"]
     ways += ["--mode", "generate", "--template", "strict"]
-    report = reported(rows, *ways, "--plot", tmp_path / "p.png", folder=tmp_path)
+    report = reported("eval", rows, *ways, "--plot", tmp_path / "p.png", folder=tmp_path)
     runs = report["runs"]
     assert [(run["template"], run["mode"], run["agreement"]) for run in runs] == [
         ("strict", "label", 1.0),
@@ -123,7 +97,7 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
         ("lenient", "generate", 0.0),
     ]
     assert {key: report[key] for key in runs[0]} == runs[0]
-    shown = invoke(rows, *ways).stdout
+    shown = invoke("eval", rows, *ways).stdout
     (header,) = [line for line in shown.splitlines() if "strict, label" in line and "┃" in line]
     assert "lenient, generate" in header
     assert "options.mode: not [allowed] here" in shown
@@ -134,7 +108,7 @@ def test_a_sample_is_seeded_and_keeps_the_files_order(
 ) -> None:
     def lines(seed: int) -> list[int]:
         results = tmp_path / "results.jsonl"
-        invoke(rows, "--results", results, "--sample", 8, "--seed", seed)
+        invoke("eval", rows, "--results", results, "--sample", 8, "--seed", seed)
         return [json.loads(line)["line"] for line in results.read_text("utf-8").splitlines()]
 
     drawn = lines(1)
@@ -153,7 +127,7 @@ def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
         return by_parity(request, together)
 
     client.answer = answer
-    found = reported(rows, "--stability", "--batch-size", 10, folder=tmp_path)["stability"]
+    found = reported("eval", rows, "--stability", "--batch-size", 10, folder=tmp_path)["stability"]
     sizes = [setting["batch_size"] for setting in found["settings"]]
     assert sizes == [10, 10, 1, 8, 64]
     assert [setting["batches_in_flight"] for setting in found["settings"]] == [8, 8, 1, 8, 8]
@@ -161,31 +135,23 @@ def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
     assert (found["rows"], found["flips"], found["flips_within_margin"]) == (20, 1, 1)
     assert [row["row"] for row in found["flipped"]] == ["r4"]
     assert [row["row"] for row in found["within_margin"]] == ["r6"]
-    assert found["largest_difference"] == pytest.approx(0.7)
-    wider = reported(rows, "--stability", "--margin", 0.001, folder=tmp_path)["stability"]
-    assert wider["flips"] == 2
 
 
 def test_a_run_is_compared_with_an_earlier_ones_results(
     client: FakeClient, rows: Path, tmp_path: Path
 ) -> None:
     results = tmp_path / "results.jsonl"
-    assert invoke(rows, "--results", results).exit_code == 0
-    same = reported(rows, "--compare", results, folder=tmp_path)["compared"]
+    assert invoke("eval", rows, "--results", results).exit_code == 0
+    same = reported("eval", rows, "--compare", results, folder=tmp_path)["compared"]
     assert (same["rows"], same["flips"], same["same_fingerprints"]) == (20, 0, True)
     client.answer = lambda request, _: judged(0.9, fingerprint="g")
-    other = reported(rows, "--compare", results, "--sample", 6, folder=tmp_path)["compared"]
+    other = reported("eval", rows, "--compare", results, "--sample", 6, folder=tmp_path)["compared"]
     assert (other["rows"], other["unmatched"], other["same_fingerprints"]) == (6, 0, False)
     assert other["flips"] > 0
-    assert "different fingerprints" in invoke(rows, "--compare", results).stdout
+    assert "different fingerprints" in invoke("eval", rows, "--compare", results).stdout
 
 
 Arguments = Callable[[Path], list[object]]
-
-
-def empty(folder: Path) -> Path:
-    (folder / "empty.jsonl").touch()
-    return folder / "empty.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -194,20 +160,21 @@ def empty(folder: Path) -> Path:
         (lambda f: ["--out", f / "none" / "x"], "does not exist"),
         (lambda f: ["--plot", f], "is a folder"),
         (lambda f: ["--compare", f / "none"], "No such file"),
-        (lambda f: ["--compare", f / "rows.jsonl"], "line 1"),
-        (lambda f: ["--compare", empty(f)], "has no results for these rows"),
+        (lambda f: ["--compare", f / "lines.jsonl"], "line 1"),
+        (lambda f: ["--compare", "/dev/null"], "has no results for these rows"),
         (
             lambda f: ["--results", f / "r", "--template", "a", "--template", "b"],
             "a single template and mode",
         ),
         (lambda f: ["--pairs", "--stability"], "--pairs takes no --mode"),
+        (lambda f: ["--pairs"], "line 1: responses: Field required"),
         (lambda f: [written(f, '{"response": "18"}', "{")][1:], "no row is labelled"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused_before_anything_is_asked(
     client: FakeClient, rows: Path, tmp_path: Path, arguments: Arguments, message: str
 ) -> None:
-    result = invoke(rows, *arguments(tmp_path))
+    result = invoke("eval", rows, *arguments(tmp_path))
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert client.asked == []
@@ -215,7 +182,7 @@ def test_options_that_cannot_be_met_are_refused_before_anything_is_asked(
 
 def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) -> None:
     url, out = dead_url(), tmp_path / "report.json"
-    result = invoke(rows, "--url", url, "--out", out)
+    result = invoke("eval", rows, "--url", url, "--out", out)
     assert result.exit_code == 1
     assert f"{url}: ConnectError" in result.stderr
     assert not out.exists()
@@ -226,7 +193,7 @@ def test_rows_of_which_none_can_be_scored_exit_1_with_the_reason(
 ) -> None:
     reason = "model: no model is named 'jugde'; choose from judge"
     client.answer = lambda request, together: failure(Status.INVALID, reason)
-    result = invoke(rows, "--model", "jugde")
+    result = invoke("eval", rows, "--model", "jugde")
     assert result.exit_code == 1
     assert result.output.rstrip().endswith(f"no row was scored; invalid, first reason: {reason}")
 
@@ -242,34 +209,18 @@ def test_rows_with_labelled_criteria_are_measured_by_criterion(
     client.answer = of_rubric
     rubric = [{"name": "brief", "text": "It is brief."}]
     rows = [{"response": "a" * n, "rubric": rubric, "criteria": {"brief": 1}} for n in (1, 2, 3, 4)]
-    file = written(tmp_path, *map(json.dumps, rows))
-    report = reported(file, folder=tmp_path)
+    file = written(tmp_path, *rows)
+    report = reported("eval", file, folder=tmp_path)
     assert client.asked[0][0]["rubric"] == rubric
     assert (report["agreement"], report["labelled"]) == (None, 0)
     assert report["by_criterion"]["brief"]["agreement"] == 2 / 4
-    assert "50.0% (15.0 to 85.0)" in invoke(file, "--plot", tmp_path / "plot.png").stdout
-
-
-PAIR = {"question": "?", "responses": ["a", "aa"]}
+    assert "50.0% (15.0 to 85.0)" in invoke("eval", file, "--plot", tmp_path / "plot.png").stdout
 
 
 def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> None:
-    labels = (1, 1, 0)
-    file = written(tmp_path, *(json.dumps({**PAIR, "preferred": n}) for n in labels))
-    report = reported("--pairs", file, "--url", service.url, folder=tmp_path)
+    pair = {"question": "?", "responses": ["a", "aa"]}
+    file = written(tmp_path, *({**pair, "preferred": n} for n in (1, 1, 0)))
+    report = reported("eval", "--pairs", file, "--url", service.url, folder=tmp_path)
     assert (report["n"], report["accuracy"], report["unscored"]) == (3, 2 / 3, 0)
     asked = [call.body for call in service.calls]
     assert all(one["strategy"] == "all_pairs" and "preferred" not in one for one in asked)
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ({**PAIR, "preferred": 2}, "line 1: preferred: Input should be less than or equal to 1"),
-        ({**PAIR, "responses": ["a"]}, "line 1: responses: List should have at least 2 items"),
-    ],
-)
-def test_a_line_that_is_no_pair_is_named(line: Any, reason: str, tmp_path: Path) -> None:
-    result = invoke("--pairs", written(tmp_path, json.dumps(line)))
-    assert result.exit_code == 2
-    assert reason in result.output

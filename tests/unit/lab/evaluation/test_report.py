@@ -1,43 +1,105 @@
 from __future__ import annotations
 
-import json
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from reward_serve.schema import Component, ScoreResult, Status
-from reward_serve_lab.evaluation.bulk import Row
+from reward_serve.schema import (
+    Component,
+    GroupComparison,
+    GroupResult,
+    ScoreResult,
+    Status,
+    Usage,
+    failure,
+    group_failure,
+    probability_right,
+)
+from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.metrics import expected_calibration_error, measure
+from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
 from reward_serve_lab.evaluation.report import (
     by_criterion,
-    by_format,
-    by_length,
     format_of,
-    report_of,
     stages,
 )
-from tests.unit.lab.evaluation.fakes import failed, judged, row, ruled, run_of, tokens
+from reward_serve_lab.evaluation.tables import disagreement_table
+from tests.unit.lab.fakes import failed, judged, row, ruled, run_of
+
+FEW = [
+    (True, judged(0.9)),
+    (True, judged(0.6)),
+    (True, judged(0.2)),
+    (False, judged(0.1)),
+    (False, judged(0.7)),
+    (False, ruled(False)),
+]
 
 
-def test_a_report_is_json_with_the_keys_machines_rely_on() -> None:
-    run = run_of(
-        (True, judged(0.9, fingerprint="f")),
-        (False, judged(0.8)),
-        (None, ruled(True)),
-        (True, failed()),
-    )
-    report = report_of(run, "solution", "label")
-    assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert set(report) >= {
-        *("n", "agreement", "auc", "kappa", "ece", "false_accept_rate", "false_reject_rate"),
-        *("statuses", "sources", "confusion", "by_format", "by_length", "stages"),
-        *("agreement_interval", "false_accept_interval", "false_reject_interval"),
-        *("verdicts_per_s", "latency_ms", "fingerprints", "template", "mode", "ece_bins"),
+def measured(*pairs: tuple[bool | None, ScoreResult]) -> dict[str, Any]:
+    run = run_of(*pairs)
+    return measure(list(zip(run.rows, run.results, strict=True)))
+
+
+def test_the_probability_of_right_is_the_label_of_value_1s_else_the_score() -> None:
+    named = {"score": 0.0, "label": "no", "probabilities": {"no": 0.7, "yes": 0.3}}
+    graded = {"score": 0.6, "label": "1", "probabilities": {"0": 0.2, "1": 0.4, "2": 0.4}}
+    results = [ScoreResult.model_validate({"status": "ok", **each}) for each in (named, graded)]
+    results += [judged(0.2), ruled(True), failed()]
+    assert [probability_right(result) for result in results] == [0.3, 0.6, 0.2, 1.0, None]
+
+
+def test_measures_match_a_hand_computation() -> None:
+    found = measured(*FEW)
+    assert found["confusion"] == {
+        "true_accept": 2,
+        "false_reject": 1,
+        "true_reject": 2,
+        "false_accept": 1,
     }
-    assert (report["n"], report["labelled"], report["unscored"]) == (4, 3, 1)
-    assert (report["agreement"], report["statuses"]) == (1 / 3, {"ok": 3, "timeout": 1})
-    assert (report["template"], report["mode"]) == ("solution", "label")
-    assert (report["fingerprints"], report["ece_bins"]) == (["f"], 15)
-    assert report["reasons"] == {"timeout": "timeout_s passed"}
+    assert (found["n"], found["unscored"], found["agreement"]) == (6, 0, 4 / 6)
+    assert (found["false_accept_rate"], found["false_reject_rate"]) == (1 / 3, 1 / 3)
+    # Of the 9 pairs of a right and a wrong row, 0.9 wins 3, 0.6 wins 2, 0.2 wins 2.
+    assert found["auc"] == pytest.approx(7 / 9)
+    # Observed 4/6; by chance 1/2 * 1/2 + 1/2 * 1/2.
+    assert found["kappa"] == pytest.approx((4 / 6 - 1 / 2) / (1 - 1 / 2))
+    # Every row has a bin of its own: the mean distance from its label.
+    assert found["ece"] == pytest.approx((0.1 + 0.4 + 0.8 + 0.1 + 0.7 + 0) / 6)
+
+
+def test_a_row_without_a_score_disagrees_and_is_left_out_of_all_else() -> None:
+    found = measured(*FEW)
+    more = measured(*FEW, (True, failed()), (False, failed()), (None, judged(1)))
+    assert (more["n"], more["unscored"], more["agreement"]) == (8, 2, 4 / 8)
+    changed = {"n", "unscored", "agreement", "agreement_interval"}
+    assert {k: v for k, v in more.items() if k not in changed} == {
+        k: v for k, v in found.items() if k not in changed
+    }
+    nothing = measured((True, failed()))
+    assert nothing["agreement"] == 0
+    rates = ("auc", "kappa", "ece", "false_accept_rate", "false_reject_rate")
+    assert {nothing[name] for name in rates} == {measured()["agreement"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("truths", "predicted", "expected"),
+    [
+        # One bin, from 12/15 to 13/15: mean 0.82 against 0.75 found.
+        ([True, True, True, False], [0.81, 0.82, 0.82, 0.83], abs(0.82 - 0.75)),
+        # 3 of 4 rows with a gap of 0.9 - 2/3, one with none.
+        ([True, True, False, False], [0.9, 0.9, 0.9, 0.0], 0.75 * (0.9 - 2 / 3)),
+        # 0.5 and 0.54 fall on both sides of 8/15: gaps of 0.5 and 0.46 do not cancel.
+        ([True, False], [0.5, 0.54], (0.5 + 0.54) / 2),
+        ([True], [7.0], None),
+    ],
+)
+def test_expected_calibration_error(
+    truths: list[bool], predicted: list[float], expected: float | None
+) -> None:
+    found = expected_calibration_error(truths, predicted)
+    assert found == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize(
@@ -59,30 +121,11 @@ def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str
     assert format_of(row(1, response=response, format="pirate")) == "pirate"
 
 
-def test_each_format_and_length_is_measured_on_its_own() -> None:
-    judged_rows = [
-        (row(1, True, "1" * 5000, format="boxed"), judged(0.9)),
-        (row(2, True, format="hash"), judged(0.9)),
-        (row(3, False, format="hash"), judged(0.8)),
-        (row(4, None, format="unlabelled"), judged(0.8)),
-        (Row(5, fault="is bad"), failed()),
-    ]
-    formats, lengths = by_format(judged_rows), by_length(judged_rows)
-    assert [(name, group["n"], group["agreement"]) for name, group in formats.items()] == [
-        ("hash", 2, 0.5),
-        ("boxed", 1, 1.0),
-    ]
-    assert [(name, group["n"]) for name, group in lengths.items()] == [
-        ("0 to 100", 2),
-        ("over 1600", 1),
-    ]
-
-
 def test_each_stage_has_its_share_its_agreement_and_its_cost() -> None:
     found = stages(
         [
-            (row(1, True), judged(0.9, latency_ms=100, usage=tokens(150))),
-            (row(2, True), judged(0.2, latency_ms=200, usage=tokens(250))),
+            (row(1, True), judged(0.9, latency_ms=100, usage=Usage(prompt_tokens=150))),
+            (row(2, True), judged(0.2, latency_ms=200, usage=Usage(prompt_tokens=250))),
             (row(3, False), ruled(False, "marker_differs")),
             (row(4, None), ruled(False, "marker_differs")),
             (row(5, True), failed()),
@@ -127,13 +170,42 @@ def test_each_criterion_agrees_with_its_own_labels() -> None:
     assert (rude["n"], rude["agreement"], rude["false_accept_rate"]) == (1, 0.0, 1.0)
     assert found["breif"]["unscored"] == 1
 
+    graded = [(1, 0.8), (0.5, 0.7), (0, 0.3), (0, None)]  # the nearest label counts
+    clear = criteria_of(*(({"clear": label}, {"clear": score}) for label, score in graded))["clear"]
+    assert (clear["n"], clear["unscored"], clear["agreement"]) == (4, 1, 2 / 4)
 
-def test_a_graded_criterion_agrees_with_the_nearest_of_its_labels() -> None:
-    found = criteria_of(
-        ({"clear": 1}, {"clear": 0.8}),
-        ({"clear": 0.5}, {"clear": 0.7}),
-        ({"clear": 0}, {"clear": 0.3}),
-        ({"clear": 0}, {"clear": None}),
-    )["clear"]
-    assert (found["n"], found["unscored"], found["agreement"]) == (4, 1, 2 / 4)
-    assert (found["false_accept_rate"], found["false_reject_rate"]) == (None, None)
+
+def compared(forward: float, backward: float) -> GroupResult:
+    p = (forward + 1 - backward) / 2
+    return GroupResult.of(
+        [ScoreResult(status=Status.OK, score=score) for score in (p, 1 - p)],
+        comparisons=[GroupComparison(a=0, b=1, forward=forward, backward=backward, probability=p)],
+    )
+
+
+def test_a_tie_and_an_unscored_pair_are_not_right_and_a_flip_is_no_agreement() -> None:
+    preferred, results = zip(
+        (0, compared(0.9, 0.2)),  # right
+        (1, compared(0.3, 0.9)),  # right
+        (1, compared(0.9, 0.1)),  # wrong
+        (0, compared(0.9, 0.8)),  # right on the whole, though the orders disagree
+        (1, compared(0.7, 0.7)),  # a judge that prefers the first place
+        (0, group_failure(failure(Status.ERROR, "the engine is gone"), 2)),
+        strict=True,
+    )
+    report = report_of_pairs([Pair({}, place) for place in preferred], results)
+    low, high = report["accuracy_interval"]
+    assert (report["n"], report["accuracy"], report["ties"], report["unscored"]) == (6, 0.5, 1, 1)
+    assert low < 0.5 < high
+    assert (report["flips"], report["order_agreement"]) == (2, pytest.approx(3 / 5))
+    assert report["statuses"] == {"ok": 5, "error": 1}
+    assert report["reasons"] == {"error": "the engine is gone"}
+
+
+def test_a_response_cannot_write_to_the_terminal() -> None:
+    response = "x" * 100 + "[red]a[/red]\x1b[2J\n\u202ecba\ud800\x9b"
+    run = Run([row(1, False, response, id="[bold]\x1b")], [judged(0.9)])
+    out = io.StringIO()
+    Console(file=out, width=300, no_color=True).print(disagreement_table(run, 1))
+    assert r"xx[red]a[/red]\x1b[2J\n\u202ecba\ud800\x9b" in out.getvalue()
+    assert r"[bold]\x1b" in out.getvalue()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +7,12 @@ import pytest
 
 from reward_serve.schema import ScoreResult
 from reward_serve_lab.evaluation.bulk import Run, write_results
-from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.stability import compared, flips, read_results
-from tests.unit.lab.evaluation.fakes import failed, judged, row, ruled, run_of
+from tests.unit.lab.fakes import failed, judged, row
 
 
 def differences(*runs: list[ScoreResult], margin: float = 0.02) -> dict[str, Any]:
     return flips([row(n, id=f"r{n}") for n in range(1, len(runs[0]) + 1)], runs, margin)
-
-
-def test_a_label_that_changes_in_any_run_flips() -> None:
-    found = differences(
-        [judged(0.9), ruled(False), judged(0.9)],
-        [judged(0.9), ruled(False), judged(0.7)],
-        [judged(0.4), ruled(False), judged(0.9)],
-    )
-    assert (found["rows"], found["flips"], found["flips_within_margin"]) == (3, 1, 0)
-    assert found["flipped"] == [{"row": "r1", "flipped": True, "probabilities": [0.9, 0.9, 0.4]}]
-    assert found["largest_difference"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -56,16 +43,6 @@ def written(folder: Path, run: Run) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("now", "same"), [("a", True), ("b", False)])
-def test_written_results_are_read_back_and_compared(tmp_path: Path, now: str, same: bool) -> None:
-    before = run_of((True, judged(0.9, fingerprint="a")), (True, judged(0.2, fingerprint="a")))
-    after = run_of((True, judged(0.9, fingerprint=now)), (True, judged(0.8, fingerprint=now)))
-    found = compared(after, read_results(written(tmp_path, before)), 0.02)
-    assert (found["rows"], found["flips"], found["unmatched"]) == (2, 1, 0)
-    assert found["flipped"][0]["row"] == "line 2"
-    assert (found["earlier_fingerprints"], found["same_fingerprints"]) == (["a"], same)
-
-
 @pytest.mark.parametrize(
     ("earlier", "now", "unmatched"),
     [((1, "a"), (1, "b"), 1), ((1, None), (1, "b"), 0), ((1, None), (2, None), 1)],
@@ -77,15 +54,3 @@ def test_a_row_is_matched_by_its_line_and_where_both_have_one_its_id(
     after = Run([row(now[0], id=now[1])], [judged(0.9)])
     found = compared(after, read_results(written(tmp_path, before)), 0)
     assert (found["unmatched"], found["rows"]) == (unmatched, 1 - unmatched)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["{", "[]", '{"status": "ok", "score": 1}', '{"line": 1, "status": "ok"}', '{"line": 1}'],
-)
-def test_a_file_without_results_is_reported_with_its_line(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "results.jsonl"
-    good = json.dumps({"line": 1, "correct": True, **judged(0.9).model_dump(mode="json")})
-    path.write_text(f"{good}\n{line}\n")
-    with pytest.raises(LinesError, match=r"^line 2: "):
-        read_results(path)

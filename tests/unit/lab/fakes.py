@@ -1,11 +1,16 @@
-"""Rows, results and a judge with given answers."""
+"""Rows, results, files of lines, and a judge with given answers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from reward_serve.schema import ScoreResult, Source, Status, Usage, failure
+from typer.testing import CliRunner, Result
+
+from reward_serve.cli.main import cli
+from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.evaluation.bulk import Row, Run
 
 
@@ -22,9 +27,9 @@ def judged(p: float, **fields: Any) -> ScoreResult:
     )
 
 
-def ruled(right: bool, rule: str = "marker_matches", source: Source = "rule") -> ScoreResult:
+def ruled(right: bool, rule: str = "marker_matches") -> ScoreResult:
     return ScoreResult(
-        status=Status.OK, score=float(right), source=source, details={"rule": rule}, latency_ms=1
+        status=Status.OK, score=float(right), source="rule", details={"rule": rule}, latency_ms=1
     )
 
 
@@ -42,14 +47,6 @@ def run_of(*pairs: tuple[bool | None, ScoreResult]) -> Run:
     return Run(rows, [result for _, result in pairs], 2.0)
 
 
-def pairs_of(run: Run) -> list[tuple[Row, ScoreResult]]:
-    return list(zip(run.rows, run.results, strict=True))
-
-
-def tokens(count: int) -> Usage:
-    return Usage(prompt_tokens=count)
-
-
 class FakeClient:
     """Answers each request as ``answer`` says, given the request and how many came with it."""
 
@@ -60,3 +57,27 @@ class FakeClient:
     async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
         self.asked.append(list(requests))
         return [self.answer(request, len(requests)) for request in requests]
+
+
+def written(folder: Path, *lines: str | bytes | dict[str, Any]) -> Path:
+    """A file of these lines; an object is one of JSON."""
+    texts = [json.dumps(line) if isinstance(line, dict) else line for line in lines]
+    path = folder / "lines.jsonl"
+    path.write_bytes(
+        b"".join(t + b"\n" if isinstance(t, bytes) else f"{t}\n".encode() for t in texts)
+    )
+    return path
+
+
+def invoke(*arguments: object) -> Result:
+    """``reward-serve`` with these arguments, in a wide console without colors."""
+    runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(cli, [*map(str, arguments)])
+
+
+def reported(command: str, *arguments: object, folder: Path, code: int = 0) -> dict[str, Any]:
+    """What a command writes to its ``--out``."""
+    result = invoke(command, *arguments, "--out", folder / "report.json")
+    assert result.exit_code == code, result.output
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return report

@@ -9,7 +9,7 @@ import pytest
 
 from examples.grpo.samples import group_advantages
 from reward_serve_lab.evaluation.json_lines import LinesError
-from reward_serve_lab.ui.ask import as_curl, as_python
+from reward_serve_lab.ui.ask import as_curl, as_python, requests_of
 from reward_serve_lab.ui.samples import (
     EXAMPLE,
     MAX_SAMPLES,
@@ -18,23 +18,27 @@ from reward_serve_lab.ui.samples import (
     groups_of,
     read_samples,
 )
+from reward_serve_lab.ui.shell import Draft
 from tests.fake_service import FakeService
 
 REWARDS = [1.0, 0.0, None, 1.0, 0.5]
 HOSTILE = "it's $(id) `id` \"x\" \\ \n\u202e\ud83d\ude00 {} ${HOME} '''"
 
 
-def test_undecided_samples_are_left_out_as_in_examples_grpo() -> None:
-    found = advantages(REWARDS, "GRPO, SkyRL and verl")
-    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
-    assert found[2] is None
-
-
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_advantages_of_a_group_add_up_to_nothing(trainer: str) -> None:
-    assert sum(a for a in advantages(REWARDS, trainer) if a is not None) == pytest.approx(0)
+def test_undecided_samples_have_no_advantage_and_those_of_the_others_add_up_to_nothing(
+    trainer: str,
+) -> None:
+    found = advantages(REWARDS, trainer)
+    assert found[2] is None
+    assert sum(a for a in found if a is not None) == pytest.approx(0)
     assert advantages([1.0, 1.0], trainer) == [0.0, 0.0]
     assert advantages([1.0, None], trainer) == [0.0, None]
+
+
+def test_advantages_are_those_of_examples_grpo() -> None:
+    found = advantages(REWARDS, "GRPO, SkyRL and verl")
+    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,9 @@ def test_advantages_of_a_group_add_up_to_nothing(trainer: str) -> None:
 def test_samples_are_read_from_lines(text: str) -> None:
     requests = read_samples(text)
     assert [set(request) for request in requests] == [{"reference", "response"}] * 4
-    assert list(groups_of(requests).values()) == [[0, 1, 2, 3]]
+    other = {"response": "x", "reference": "1"}
+    keyed = {**requests[0], "group": "g"}  # of a group by its key, not by its problem
+    assert [*groups_of([*requests, other, keyed]).values()] == [[0, 1, 2, 3], [4], [5]]
 
 
 @pytest.mark.parametrize(
@@ -65,14 +71,18 @@ def test_what_is_no_sample_is_named(text: str, fault: str) -> None:
         read_samples(text)
 
 
-def test_groups_are_found_by_their_key_or_their_problem() -> None:
-    requests: list[dict[str, Any]] = [
-        {"response": "a", "reference": "1"},
-        {"response": "b", "reference": "2"},
-        {"response": "c", "reference": "1", "group": "g"},
-        {"response": "d", "reference": "1"},
-    ]
-    assert list(groups_of(requests).values()) == [[0, 3], [1], [2]]
+def test_models_templates_and_modes_are_asked_side_by_side() -> None:
+    two: dict[str, Any] = {
+        "models": ["a", "b"],
+        "templates": ["c", "d"],
+        "modes": ["label", "generate"],
+    }
+    asked = requests_of(Draft(reference="18", response="18", **two))
+    assert len(asked) == 8
+    last = asked["b · d · generate"]
+    assert (last["model"], last["template"], last["options"]) == ("b", "d", {"mode": "generate"})
+    with pytest.raises(ValueError, match=r"9 combinations .* at most 8"):
+        requests_of(Draft(models=["a", "b", "c"], templates=["d", "e", "f"]))
 
 
 def test_the_curl_command_carries_the_request_to_the_character() -> None:
