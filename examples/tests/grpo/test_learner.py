@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -153,23 +152,6 @@ def test_one_step_ahead_the_next_batch_is_sampled_before_this_one_is_trained_on(
     ]  # fmt: skip
     assert [line["staleness"] for line in record.steps] == [[0, 0], [1, 1], [1, 1]]
     assert record.steps[-1]["sample_s"] == 0.0
-
-
-class SlowDisk(FakePolicy):
-    """Has saved a state when the next batch is being sampled."""
-
-    def save_state(self, name: str) -> str:
-        for _ in range(500):
-            if f"sample 4 by sampler/{name}" in self.events or name == "step-2":
-                return super().save_state(name)
-            time.sleep(0.01)
-        raise TimeoutError("nothing was sampled while the state was saved")
-
-
-def test_the_next_batch_is_asked_for_while_the_state_is_saved(tmp_path: Path) -> None:
-    _, _, record = run(replace(SHORT, steps=2, evaluate_every=9), tmp_path, SlowDisk([]))
-
-    assert [line["state"] for line in record.steps] == ["state/step-1", "state/step-2"]
 
 
 def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:

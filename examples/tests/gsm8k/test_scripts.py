@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from examples.gsm8k.gpus import shortage
-from tests.fake_service import FakeService, free_port
+from tests.fake_service import free_port
 
 SCRIPTS = Path(__file__).parents[3] / "examples" / "gsm8k"
 DEPLOYMENTS = SCRIPTS.parents[1] / "deployments"
@@ -37,19 +37,6 @@ def test_what_is_missing_or_unknown_is_named_with_the_remedy(tmp_path: Path) -> 
     assert f"prepare_dataset --variant judge --out {tmp_path}/judge" in done.stderr
     done = run("deploy_judge.sh", JUDGE="gpt", STATE_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen, bundled, openai or graded\n")
-
-
-def test_overrides_come_last() -> None:
-    done = run("run_rule_async.sh", "trainer.epochs=1", PRINT_CONFIG="1")
-
-    assert done.stdout.splitlines()[-1] == "trainer.epochs=1"
-
-
-def test_a_judge_that_answers_already_is_left_alone(service: FakeService, tmp_path: Path) -> None:
-    done = run("deploy_judge.sh", JUDGE="openai", URL=service.url, STATE_DIR=str(tmp_path))
-
-    assert done.returncode == 0
-    assert done.stdout == f"a judge is already running at {service.url}\n"
 
 
 class Machine:
