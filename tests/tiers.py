@@ -35,10 +35,9 @@ SMOKE = (
     "examples/tests/grpo/test_results.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
     "tests/unit/judge/training/test_drafts.py",
-    "loadtests/tests/chaos/test_load.py",
-    "loadtests/tests/load/test_outcomes.py",
-    "loadtests/tests/test_bench.py",
-    "loadtests/tests/test_soak.py",
+    "loadtests/tests/test_chaos.py",
+    "loadtests/tests/test_outcomes.py",
+    "loadtests/tests/test_figures.py",
 )
 """One quick file of each area."""
 
