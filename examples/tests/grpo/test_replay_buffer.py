@@ -49,12 +49,3 @@ def test_trained_groups_are_replayed_in_later_steps_until_they_are_too_old() -> 
     assert len(set(replayed(1))) == 2
     assert replayed(2) == replayed(2)  # a retried call draws the same
     assert replayed(3) == []
-
-
-def test_a_group_of_higher_priority_is_replayed_more_often() -> None:
-    buffer = ReplayBuffer(Settings(priority="reward", replay_updates=1, replay_staleness=500))
-    buffer.add([group(0, [1.0, *[0.0] * 7]), group(1, [*[1.0] * 7, 0.0])])
-    taken(buffer, 2)
-    drawn = [buffer.replay(1, version, 0)[0].problem for version in range(1, 401)]
-
-    assert 0.8 < sum(drawn) / 400 < 0.95  # 7 times as often

@@ -107,12 +107,16 @@ def test_with_too_few_gpus_a_run_stops_before_it_deploys(
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_run_ends_the_judge_that_it_started(code: int, tmp_path: Path) -> None:
+def test_a_run_ends_the_judge_that_it_started_and_reads_keys_from_a_file(
+    code: int, tmp_path: Path
+) -> None:
     machine = Machine(tmp_path, training_exits=code)
-    done = machine.run("run_judge_sync.sh")
+    (tmp_path / "keys.env").write_text("WANDB_API_KEY='k 1'\n", encoding="utf-8")
+    done = machine.run("run_judge_sync.sh", ENV_FILE=str(tmp_path / "keys.env"))
 
     assert done.returncode == code, done.stderr
-    assert machine.trained() == "192.0.2.1:6379, serving,"
+    assert machine.trained() == "192.0.2.1:6379, serving, k 1"
+    assert "trainer.logger=wandb" in machine.calls()[-1]
     assert not machine.serves()
 
 
@@ -143,16 +147,6 @@ def test_variables_choose_the_judges_model_and_size(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "a file\n"
     assert any(f"gpus.py {file} 1 local" in call for call in machine.calls())
     assert any(call == f"-m reward_serve serve {file}" for call in machine.calls())
-
-
-def test_a_file_of_variables_has_the_keys(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    (tmp_path / "keys.env").write_text("WANDB_API_KEY='k 1'\n", encoding="utf-8")
-    assert machine.run("run_judge_sync.sh", ENV_FILE=str(tmp_path / "keys.env")).returncode == 0
-
-    assert machine.trained() == "192.0.2.1:6379, serving, k 1"
-    (training,) = [call for call in machine.calls() if "skyrl.main" in call]
-    assert "trainer.logger=wandb" in training
 
 
 def test_gpus_of_the_judge_and_of_training_are_counted_against_the_clusters() -> None:
