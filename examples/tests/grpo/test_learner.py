@@ -76,7 +76,8 @@ class FakeWorker:
     def sample(
         self, items: list[Item], weights: str, version: int, seeds: list[int], group: int, _: int
     ) -> list[Group]:
-        self.events.append(f"sample {group} by {weights}")
+        what = "sample" if group > 1 else "evaluate"
+        self.events.append(f"{what} by {weights.removeprefix('sampler/')}")
         return [
             Group(index, "", one.answer, [1], version, [
                 Sample([2], [0.0], str(one.answer if place % 2 else "none"), seed + place)
@@ -116,42 +117,42 @@ def at_once(done: Callable[[float], bool]) -> None:
     assert done(0.0)
 
 
-def test_a_synchronous_step_trains_on_what_its_own_weights_sampled(tmp_path: Path) -> None:
-    events, _, _ = run(SHORT, tmp_path)
-
-    assert [event for event in events if "sample 1 " not in event] == [
-        "sample 4 by sampler/step-0", "train on [0, 0]",
-        "sample 4 by sampler/step-1", "train on [1, 1]",
-        "sample 4 by sampler/step-2", "train on [2, 2]",
-    ]  # fmt: skip
-
-
-def test_replay_updates_follow_on_groups_of_earlier_steps(tmp_path: Path) -> None:
-    settings = replace(SHORT, replay_updates=2, replay_staleness=1)
-    events, _, record = run(settings, tmp_path)
-
-    assert [event for event in events if "train" in event] == [
-        "train on [0, 0]",
-        "train on [1, 1]", "train on [0, 0]", "train on [0, 0]",
-        "train on [2, 2]", "train on [1, 1]", "train on [1, 1]",
-    ]  # fmt: skip
-    assert [line["replayed_staleness"] for line in record.steps] == [[], [1] * 4, [1] * 4]
-    assert [line["staleness"] for line in record.steps] == [[0, 0]] * 3
-
-
-def test_one_step_ahead_the_next_batch_is_sampled_before_this_one_is_trained_on(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("changes", "expected", "staleness", "replayed"),
+    [
+        (
+            {},
+            ["sample by step-0", "train on [0, 0]", "sample by step-1", "train on [1, 1]",
+             "sample by step-2", "train on [2, 2]"],
+            [[0, 0], [0, 0], [0, 0]],
+            [[], [], []],
+        ),
+        (  # the next batch is sampled before this one is trained on
+            {"ahead": True},
+            ["sample by step-0", "sample by step-0", "train on [0, 0]", "sample by step-1",
+             "train on [0, 0]", "train on [1, 1]"],
+            [[0, 0], [1, 1], [1, 1]],
+            [[], [], []],
+        ),
+        (
+            {"replay_updates": 2, "replay_staleness": 1},
+            ["sample by step-0", "train on [0, 0]",
+             "sample by step-1", "train on [1, 1]", "train on [0, 0]", "train on [0, 0]",
+             "sample by step-2", "train on [2, 2]", "train on [1, 1]", "train on [1, 1]"],
+            [[0, 0], [0, 0], [0, 0]],
+            [[], [1] * 4, [1] * 4],
+        ),
+    ],
+    ids=["synchronous", "ahead", "replay"],
+)  # fmt: skip
+def test_a_mode_determines_whose_samples_a_step_trains_on(
+    changes: dict[str, Any], expected: list[str], staleness: Any, replayed: Any, tmp_path: Path
 ) -> None:
-    events, _, record = run(replace(SHORT, ahead=True), tmp_path)
+    events, _, record = run(replace(SHORT, **changes), tmp_path)
 
-    assert [event for event in events if "sample 1 " not in event] == [
-        "sample 4 by sampler/step-0",
-        "sample 4 by sampler/step-0", "train on [0, 0]",
-        "sample 4 by sampler/step-1", "train on [0, 0]",
-        "train on [1, 1]",
-    ]  # fmt: skip
-    assert [line["staleness"] for line in record.steps] == [[0, 0], [1, 1], [1, 1]]
-    assert record.steps[-1]["sample_s"] == 0.0
+    assert [event for event in events if "evaluate" not in event] == expected
+    assert [line["staleness"] for line in record.steps] == staleness
+    assert [line["replayed_staleness"] for line in record.steps] == replayed
 
 
 def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
     assert run(SHORT, tmp_path)[0] == []
     events, _, record = run(replace(SHORT, steps=4), tmp_path)
 
-    assert [event for event in events if "sample 4 " in event] == ["sample 4 by sampler/step-3"]
+    assert [event for event in events if "sample" in event] == ["sample by step-3"]
     assert [line["step"] for line in record.steps] == [0, 1, 2, 3]
     assert record.evaluated(0) and record.evaluated(2) and record.evaluated(4)
     assert not record.evaluated(3)
