@@ -1,4 +1,4 @@
-"""What becomes of a GRPO run, with a fake engine and a fake judge, when its processes die."""
+"""A GRPO run of examples/grpo whose processes die, with a fake engine and a fake judge."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ import pytest
 
 from deployments.local import ROOT
 from examples.tests.grpo import fake_endpoint
+from reward_serve.schema import ScoreRequest
 from reward_serve_judge.weights import prepare_bundled
 from tests.fake_service import Call, FakeService, Reply
 from tests.service.engines.owners import runs
 
-pytestmark = pytest.mark.timeout(900)
 PATIENCE_S = 240.0
+SHORT = ("prompts=2", "group=4", "evaluate_every=100")
+pytestmark = pytest.mark.timeout(900)
 
 
 class HalfRight(FakeService):
@@ -31,71 +33,10 @@ class HalfRight(FakeService):
     def answer(self, call: Call) -> Reply:
         if isinstance(call.body, dict):
             for request in call.body.get("requests", [call.body]):
+                reference = ScoreRequest(**request).references[0].removeprefix("#### ")
                 right = len(request["response"]) % 2
-                request["response"] = f"#### {request['reference'] if right else -1}"
+                request["response"] = f"#### {reference if right else -1}"
         return super().answer(call)
-
-
-class Run:
-    """Runs in processes of their own, which go on from each other; SkyRL's engine is the fake."""
-
-    def __init__(self, judge: str, folder: Path, steps: int) -> None:
-        self.steps, self.log = steps, folder / "log"
-        self.checkpoints = folder / "cache" / "grpo" / "checkpoints"
-        self._out = folder / "out"
-        settings = ("prompts=2", "group=4", "evaluate_every=100", f"steps={steps}")
-        options = [part for each in settings for part in ("--set", each)]
-        program = [sys.executable, "-m", "examples.grpo", "judge-sync"]
-        self._command = [*program, *options, "--judge", judge, "--out", str(self._out)]
-        self._variables = {
-            **os.environ,
-            "REWARD_SERVE_CACHE": str(cache_with_a_fake_engine(folder / "cache")),
-            "FAKE_TINKER_DELAY_S": "0.5",
-        }
-
-    def start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._variables,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def taken(self) -> list[dict[str, Any]]:
-        file = self._out / "judge-sync" / "steps.jsonl"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def await_steps(self, count: int, process: subprocess.Popen[bytes]) -> None:
-        until(lambda: len(self.taken()) >= count or process.poll() is not None)
-        assert len(self.taken()) >= count, self.log.read_text()
-
-    def engine(self) -> int:
-        return int((self.checkpoints / "pid").read_text())
-
-    def await_end(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.wait(PATIENCE_S) == 0, self.log.read_text()
-        assert [line["step"] for line in self.taken()] == list(range(self.steps))
-        assert any(line["trained_groups"] for line in self.taken())
-        assert until(lambda: not runs(self.engine()))
-        assert not list(self.checkpoints.rglob("sampler_weights"))
-        names = sorted(file.name for file in self.checkpoints.rglob("*.tar.gz"))
-        assert names == [f"step-{self.steps}.tar.gz", "warm-up.tar.gz"]
-
-
-def cache_with_a_fake_engine(folder: Path) -> Path:
-    model = prepare_bundled(adapter=None)
-    installed = folder / "tinker"
-    (installed / "bin").mkdir(parents=True)
-    (installed / ".installed").touch()
-    (folder / model.name).symlink_to(model)
-    uv = installed / "bin" / "uv"
-    uv.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake_endpoint.__file__}" "$@"\n')
-    uv.chmod(0o755)
-    return folder
 
 
 def until(condition: Callable[[], bool]) -> bool:
@@ -103,6 +44,72 @@ def until(condition: Callable[[], bool]) -> bool:
     while not condition() and time.monotonic() < end:
         time.sleep(0.2)
     return condition()
+
+
+class Run:
+    """A short judged run in processes of its own; SkyRL's engine is the fake one.
+
+    Args:
+        judge: URL of the judge.
+        folder: of the cache and of what the run writes.
+        steps: of training.
+    """
+
+    def __init__(self, judge: str, folder: Path, steps: int) -> None:
+        self.number_of_steps = steps
+        self._folder = folder
+        self._cache = folder / "cache"
+        if not self._cache.exists():
+            self._fill_cache()
+        settings = [part for pair in (*SHORT, f"steps={steps}") for part in ("--set", pair)]
+        options = ["--judge", judge, "--out", str(folder / "out")]
+        variables = {"REWARD_SERVE_CACHE": str(self._cache), "FAKE_TINKER_DELAY_S": "0.5"}
+        with (folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "examples.grpo", "judge-sync", *settings, *options],
+                cwd=ROOT,
+                env={**os.environ, **variables, "COLUMNS": "500"},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _fill_cache(self) -> None:
+        model = prepare_bundled(adapter=None)
+        uv = self._cache / "tinker" / "bin" / "uv"
+        uv.parent.mkdir(parents=True)
+        (self._cache / "tinker" / ".installed").touch()
+        (self._cache / model.name).symlink_to(model)
+        uv.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake_endpoint.__file__}" "$@"\n')
+        uv.chmod(0o755)
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def engine(self) -> int:
+        return int((self._cache / "grpo" / "checkpoints" / "pid").read_text())
+
+    def steps(self) -> list[dict[str, Any]]:
+        file = self._folder / "out" / "judge-sync" / "steps.jsonl"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def await_steps(self, count: int) -> None:
+        assert until(lambda: len(self.steps()) >= count or self.process.poll() is not None)
+        assert len(self.steps()) >= count, self.log()
+
+    def descendants(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def finish(self) -> None:
+        assert self.process.wait(PATIENCE_S) == 0, self.log()
+        assert [line["step"] for line in self.steps()] == list(range(self.number_of_steps))
+        assert any(line["trained_groups"] for line in self.steps())
+        assert until(lambda: not runs(self.engine()))
+        checkpoints = self._cache / "grpo" / "checkpoints"
+        assert not list(checkpoints.rglob("sampler_weights"))
+        names = sorted(file.name for file in checkpoints.rglob("*.tar.gz"))
+        assert names == [f"step-{self.number_of_steps}.tar.gz", "warm-up.tar.gz"]
 
 
 @pytest.fixture
@@ -113,37 +120,31 @@ def judge() -> Iterator[str]:
 
 def test_a_run_survives_its_engine_and_its_rollout_worker(judge: str, tmp_path: Path) -> None:
     run = Run(judge, tmp_path, 8)
-    process = run.start()
-    run.await_steps(1, process)
+    run.await_steps(1)
     first = run.engine()
     os.kill(first, signal.SIGKILL)
-    run.await_steps(3, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    (worker,) = [child for child in children if child.name().startswith("ray::RolloutWo")]
+    run.await_steps(3)
+    (worker,) = [p for p in run.descendants() if p.name().startswith("ray::RolloutWo")]
     worker.kill()
-
-    run.await_end(process)
-    assert "the policy's engine ended; resuming after step" in run.log.read_text()
+    run.finish()
+    assert "the policy's engine ended; resuming after step" in run.log()
     assert run.engine() != first
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
     name: str, judge: str, tmp_path: Path
 ) -> None:
     run = Run(judge, tmp_path, 4)
-    process = run.start()
-    run.await_steps(1, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) > 3
-
-    process.send_signal(signal.Signals[name])
-    process.wait(PATIENCE_S)
-    assert until(lambda: not any(runs(child.pid) for child in children))
+    run.await_steps(1)
+    processes = run.descendants()
+    assert len(processes) > 3
+    run.process.send_signal(signal.Signals[name])
+    run.process.wait(PATIENCE_S)
+    assert until(lambda: not any(runs(process.pid) for process in processes))
     assert until(lambda: not runs(run.engine()))
-    if name == "SIGTERM":
-        assert "run the same command to resume" in " ".join(run.log.read_text().split())
-    taken = run.taken()
-
-    run.await_end(run.start())
-    assert run.taken()[: len(taken)] == taken
+    assert name == "SIGKILL" or "run the same command to resume" in run.log()
+    taken = run.steps()
+    again = Run(judge, tmp_path, 4)
+    again.finish()
+    assert again.steps()[: len(taken)] == taken
