@@ -127,7 +127,7 @@ test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's a
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
 
-bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json and .png (ONLY= DATA= OUT=)
+bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/results/chaos.json (ONLY= OUT=)

@@ -37,19 +37,17 @@ def main(
         raise typer.BadParameter(f"{data}: has no rows")
     with deployed(rules_first=rules == "on") as service:
         with HttpRewardClient(service.url) as client:
-            runs = {"HTTP": judged(client, rows, "HTTP", {})}
+            runs = {"HTTP": judged(client, rows, "HTTP")}
             start_s = client.models()[0]["start_s"]
             start_s["replica in all"] = start_s.pop("total")
         if data is None:
-            runs["handle"] = judged(
-                RewardClient(APP), rows, "handle", {"options": {"cache": False}}
-            )
+            runs["handle"] = judged(RewardClient(APP), rows, "handle", options={"cache": False})
     report(runs, service.ready_s, {"Ray": service.ray_s, **start_s}, out)
 
 
-def judged(client: Any, rows: list[Any], name: str, settings: dict[str, Any]) -> Run:
+def judged(client: Any, rows: list[Any], name: str, **settings: Any) -> Run:
     """Score the rows with a client."""
-    settings = {"timeout_s": 600.0, **settings}
+    settings["timeout_s"] = 600.0
     return score_with_progress(console, client, rows, settings, title=f"by {name}")
 
 

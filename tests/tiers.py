@@ -34,10 +34,10 @@ LONG = ("tests/long", "tests/unit/judge/training", "examples/tests", "loadtests/
 SMOKE = (
     "examples/tests/grpo/test_results.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
-    "loadtests/tests/chaos/test_load.py",
-    "loadtests/tests/load/test_outcomes.py",
-    "loadtests/tests/test_bench.py",
-    "loadtests/tests/test_soak.py",
+    "tests/unit/judge/training/test_drafts.py",
+    "loadtests/tests/test_chaos.py",
+    "loadtests/tests/test_outcomes.py",
+    "loadtests/tests/test_figures.py",
 )
 """One quick file of each area."""
 
@@ -66,8 +66,8 @@ def _is_in(path: Path, *places: str) -> bool:
 
 
 def is_unit(path: Path) -> bool:
-    """Whether the file at ``path`` has unit tests; training's need torch."""
-    return _is_in(path, UNIT) and not is_long(path)
+    """Whether the file at ``path`` has unit tests."""
+    return _is_in(path, UNIT)
 
 
 def shares_cluster(path: Path) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import IO
 
 from ray.util import get_node_ip_address
 
+from deployments.local import free_port
 from examples.grpo.endpoint import answers
 from reward_serve.engines.bundled import cache_folder
 from reward_serve_judge.weights import prepare_bundled
@@ -102,7 +102,7 @@ class Engine:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
         prune(home)
-        port = _free_port(host)
+        port = free_port()
         self.url = f"http://{host}:{port}"
         self._log = home / "engine.log"
         with self._log.open("ab") as log:
@@ -165,10 +165,3 @@ def prune(home: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # not empty if there are saved states
             folder.parent.rmdir()
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port

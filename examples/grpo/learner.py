@@ -61,15 +61,6 @@ class _Rollout:
     awaited: bool = False
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """What a step trained on: fresh groups with the engine's metrics, and replayed ones."""
-
-    batch: list[Group]
-    replayed: list[Group]
-    metrics: dict[str, float]
-
-
 class Learner:
     """Trains a policy, which is in its state after the record's last step.
 
@@ -159,8 +150,14 @@ class Learner:
             "train_s": train_s,
             "weights_s": weights_s,
         }
-        trained = _Trained(batch, replayed, metrics)
-        self._finish(step, seconds, groups, trained, failed, saving.result(), stale)
+        trained = {
+            "injected": failed,
+            "trained_groups": len(batch),
+            "staleness": [step - group.version for group in batch],
+            "replayed_staleness": [step - group.version for group in replayed],
+            "grad_norm": metrics.get("skyrl.ai/grad_norm"),
+        }
+        self._finish(step, groups, {**trained, **seconds}, saving.result(), stale)
         if evaluate:
             self._evaluate(self._version)
             self._launch(self._version + self._settings.ahead)
@@ -249,10 +246,8 @@ class Learner:
     def _finish(
         self,
         step: int,
-        seconds: dict[str, float],
         groups: list[Group],
-        trained: _Trained,
-        failed: int,
+        figures: dict[str, Any],
         state: str,
         stale: str,
     ) -> None:
@@ -265,12 +260,7 @@ class Learner:
             "by_value": fmean(right_by_value(s.text, g.answer) for g, s in samples),
             "by_format": fmean(right_by_format(s.text, g.answer) for g, s in samples),
             "undecided": sum(sample.reward is None for _, sample in samples),
-            "injected": failed,
-            "trained_groups": len(trained.batch),
-            "staleness": [step - group.version for group in trained.batch],
-            "replayed_staleness": [step - group.version for group in trained.replayed],
-            **seconds,
-            "grad_norm": trained.metrics.get("skyrl.ai/grad_norm"),
+            **figures,
             "state": state,
         }
         replaced = [self._record.steps[-1]["state"]] if self._record.steps else []

@@ -1,10 +1,4 @@
-"""Word problems of one and two steps, generated from a seed, with known answers.
-
->>> from random import Random
->>> problem = next(problems("train", Random(0)))
->>> problem.answer == problem.steps[-1].result
-True
-"""
+"""Word problems of one and two steps, generated from a seed, with known answers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ import typer
 from deployments.local import console
 from examples.grpo.plots import LAPS, plot
 from examples.grpo.record import read_lines
-from examples.grpo.samples import Answer, accepted, number, numbers
 from examples.grpo.settings import RUNS
 
 COMPILING = 2
@@ -27,13 +26,8 @@ COMPILING = 2
 _Z = 1.96
 
 
-def main(out: Annotated[Path, typer.Argument(help="Parent of the runs' folders.")]) -> None:
-    """Write results.json, results.png and mistakes.jsonl."""
-    write(out)
-
-
-def write(out: Path) -> None:
-    """Summarise every run with a finished step.
+def write(out: Annotated[Path, typer.Argument(help="Parent of the runs' folders.")]) -> None:
+    """Write results.json, results.png and mistakes.jsonl of every run with a finished step.
 
     Raises:
         typer.BadParameter: no run has finished a step.
@@ -43,16 +37,13 @@ def write(out: Path) -> None:
     if not folders:
         raise typer.BadParameter(f"{out}: no run in this folder has finished a step")
     runs = {folder.name: summary(folder) for folder in folders}
-    found = {folder.name: _mistakes(folder) for folder in folders}
+    found = {folder.name: mistakes(read_lines(folder / "samples.jsonl")) for folder in folders}
     for name, run in runs.items():
         run["verdicts"] |= by_step(found[name], len(run["steps"]))
     judged = [name for name, run in runs.items() if run["settings"]["reward"] == "judge"]
     groups = [group for name in judged for group in read_lines(out / name / "samples.jsonl")]
     listed = [{"run": name, **one} for name in judged for one in found[name]]
-    results = {
-        "runs": runs,
-        "judge": {**verdicts(groups), "mistakes": dict(Counter(one["kind"] for one in listed))},
-    }
+    results = {"runs": runs, "judge": verdicts(groups)}
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     lines = [json.dumps(one) + "\n" for one in listed]
     (out / "mistakes.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -133,15 +124,6 @@ def _place(name: str) -> int:
     return list(RUNS).index(name) if name in RUNS else len(RUNS)
 
 
-def _mistakes(folder: Path) -> list[dict[str, Any]]:
-    settings = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return mistakes(read_lines(folder / "samples.jsonl"), settings["max_tokens"])
-
-
-if __name__ == "__main__":
-    typer.run(main)
-
-
 def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
     """Counts of a run's verdicts.
 
@@ -162,12 +144,11 @@ def verdicts(groups: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def mistakes(groups: list[dict[str, Any]], max_tokens: int) -> list[dict[str, Any]]:
-    """Every sample whose verdict differs from the known answer, with its question and kind."""
+def mistakes(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every sample whose verdict differs from the known answer, with its question."""
     return [
         {
             "step": group["step"],
-            "kind": _kind(sample, group["answer"], max_tokens),
             "question": group["question"],
             "response": sample["text"],
             "answer": group["answer"],
@@ -192,14 +173,5 @@ def _differs(score: float | None, sample: dict[str, Any]) -> bool:
     return score is not None and (score > 0.5) != sample["by_value"]
 
 
-def _kind(sample: dict[str, Any], answer: Answer, max_tokens: int) -> str:
-    cut = " (response cut off)" if sample["tokens"] >= max_tokens else ""
-    found = numbers(sample["text"])
-    if sample["by_value"]:
-        alone = "alone" if len(set(found)) == 1 else "among other numbers"
-        return f"false reject: the answer, {alone}{cut}"
-    if not found:
-        return f"false accept: no number{cut}"
-    if any(number(one) in found for one in accepted(answer)):
-        return f"false accept: another number follows the answer{cut}"
-    return f"false accept: another number{cut}"
+if __name__ == "__main__":
+    typer.run(write)

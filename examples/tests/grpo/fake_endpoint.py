@@ -1,7 +1,7 @@
 """A Tinker endpoint with a fake engine: it keeps states as files, and learns nothing.
 
 Run as ``fake_endpoint.py ... --host HOST --port PORT --checkpoints-base FOLDER``, as SkyRL's is. A
-sampling request takes ``FAKE_TINKER_DELAY_S``; a file ``full`` in the folder is a full disk.
+sampling request takes ``FAKE_TINKER_DELAY_S``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,13 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tinker.proto import tinker_public_pb2 as proto
 
 from deployments.local import free_port
-
-
-class HttpError(Exception):
-    def __init__(self, code: int, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
-
 
 _NOTHING = {
     "config": {},
@@ -69,7 +63,7 @@ class Engine:
         model, kind, name = body["model_path"].removeprefix("tinker://").split("/")
         assert kind == "sampler_weights"
         if not self._file(model, "sampler_weights", name).exists():
-            raise HttpError(404, "Checkpoint not found")
+            raise HTTPException(404, "Checkpoint not found")
         return {"sampling_session_id": f"{model}-{next(self._numbers)}"}
 
     def asample(self, body: Any) -> Any:
@@ -91,7 +85,7 @@ class Engine:
         message = proto.ForwardBackwardRequest()
         message.ParseFromString(body)
         if message.model_id not in self._steps:
-            raise HttpError(404, "Model not found")
+            raise HTTPException(404, "Model not found")
         output = proto.ForwardBackwardOutput(loss_fn_output_type="scalar")
         return self._later(output.SerializeToString())
 
@@ -117,27 +111,22 @@ class Engine:
     def weights_info(self, body: Any) -> Any:
         model, kind, name = body["tinker_path"].removeprefix("tinker://").split("/")
         if not self._file(model, kind, name).exists():
-            raise HttpError(404, f"Checkpoint not found: {model}/{name}")
+            raise HTTPException(404, f"Checkpoint not found: {model}/{name}")
         return {"base_model": "fake", "is_lora": True, "lora_rank": 16}
 
     def retrieve_future(self, body: Any) -> Any:
         if body["request_id"] not in self._results:
-            raise HttpError(404, "Future not found")
-        result = self._results[body["request_id"]]
-        if isinstance(result, HttpError):
-            raise result
-        return result
+            raise HTTPException(404, "Future not found")
+        return self._results[body["request_id"]]
 
     def delete(self, path: str) -> None:
         *_, model, _, kind, name = path.split("/")
         file = self._file(model, kind, name)
         if not file.exists():
-            raise HttpError(404, "Checkpoint not found")
+            raise HTTPException(404, "Checkpoint not found")
         file.unlink()
 
     def _save(self, body: Any, kind: str) -> None:
-        if (self._folder / "full").exists():
-            return
         file = self._file(body["model_id"], kind, body["path"])
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(self._steps[body["model_id"]]))
@@ -146,8 +135,7 @@ class Engine:
 
     def _later(self, result: Any) -> Any:
         request_id = str(next(self._numbers))
-        full = (self._folder / "full").exists() and "save" in str(result)
-        self._results[request_id] = HttpError(400, "No space left on device") if full else result
+        self._results[request_id] = result
         return {"request_id": request_id}
 
     def _file(self, model: str, kind: str, name: str) -> Path:
@@ -182,8 +170,8 @@ class FakeEndpoint:
             answer = await run_in_threadpool(call)
         except (AttributeError, KeyError) as error:
             return JSONResponse({"detail": f"Not found: {error}"}, 404)
-        except HttpError as error:
-            return JSONResponse({"detail": str(error)}, error.code)
+        except HTTPException as error:
+            return JSONResponse({"detail": error.detail}, error.status_code)
         if isinstance(answer, bytes):
             return Response(answer, media_type="application/x-protobuf")
         return Response(status_code=204) if answer is None else JSONResponse(answer)

@@ -12,14 +12,6 @@ from examples.tests.grpo.fake_endpoint import FakeEndpoint
 from tests.fake_service import free_port
 
 
-def test_a_call_gives_its_answer_or_its_error() -> None:
-    endpoint = Endpoint("http://127.0.0.1:1")
-
-    assert endpoint.wait(lambda: 3) == 3
-    with pytest.raises(ZeroDivisionError):
-        endpoint.wait(lambda: 1 / 0)
-
-
 def test_an_endpoint_that_answers_nothing_is_gone_before_its_client_gives_up() -> None:
     endpoint = Endpoint(f"http://127.0.0.1:{free_port()}", gone_after_s=0.3, poll_s=0.1)
 
@@ -36,6 +28,8 @@ def test_a_slow_endpoint_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:
         endpoint = Endpoint(fake.url, gone_after_s=0.2, limit_s=1.0, poll_s=0.05)
 
         assert endpoint.wait(lambda: never.wait(0.5)) is False
+        with pytest.raises(ZeroDivisionError):
+            endpoint.wait(lambda: 1 / 0)
         with pytest.raises(EndpointError, match="took more than 1 s"):
             endpoint.wait(lambda: never.wait(20))
 
@@ -53,8 +47,5 @@ def test_a_policy_goes_on_from_its_state_at_another_endpoint(tmp_path: Path) -> 
         policy.save_state("step-2")
         policy.delete(state)
         policy.delete(state)  # one that is gone is no error
-        (tmp_path / "full").touch()
-        with pytest.raises(ValueError, match="No space left on device"):
-            policy.save_state("step-3")
 
     assert [file.read_text() for file in tmp_path.rglob("*.tar.gz")] == ["2"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +51,7 @@ class FakePolicy:
         self.kept: set[str] = set()
 
     def train(self, groups: list[Group], learning_rate: float) -> dict[str, float]:
-        self.events.append(f"train on {sorted(group.version for group in groups)}")
+        self.events.append(f"train {' '.join(str(group.version) for group in groups)}")
         return {}
 
     def save_for_sampler(self, name: str) -> str:
@@ -77,7 +76,8 @@ class FakeWorker:
     def sample(
         self, items: list[Item], weights: str, version: int, seeds: list[int], group: int, _: int
     ) -> list[Group]:
-        self.events.append(f"sample {group} by {weights}")
+        what = "sample" if group > 1 else "evaluate"
+        self.events.append(f"{what} {weights.removeprefix('sampler/step-')}")
         return [
             Group(index, "", one.answer, [1], version, [
                 Sample([2], [0.0], str(one.answer if place % 2 else "none"), seed + place)
@@ -117,59 +117,30 @@ def at_once(done: Callable[[float], bool]) -> None:
     assert done(0.0)
 
 
-def test_a_synchronous_step_trains_on_what_its_own_weights_sampled(tmp_path: Path) -> None:
-    events, _, _ = run(SHORT, tmp_path)
-
-    assert [event for event in events if "sample 1 " not in event] == [
-        "sample 4 by sampler/step-0", "train on [0, 0]",
-        "sample 4 by sampler/step-1", "train on [1, 1]",
-        "sample 4 by sampler/step-2", "train on [2, 2]",
-    ]  # fmt: skip
-
-
-def test_replay_updates_follow_on_groups_of_earlier_steps(tmp_path: Path) -> None:
-    settings = replace(SHORT, replay_updates=2, replay_staleness=1)
-    events, _, record = run(settings, tmp_path)
-
-    assert [event for event in events if "train" in event] == [
-        "train on [0, 0]",
-        "train on [1, 1]", "train on [0, 0]", "train on [0, 0]",
-        "train on [2, 2]", "train on [1, 1]", "train on [1, 1]",
-    ]  # fmt: skip
-    assert [line["replayed_staleness"] for line in record.steps] == [[], [1] * 4, [1] * 4]
-    assert [line["staleness"] for line in record.steps] == [[0, 0]] * 3
-
-
-def test_one_step_ahead_the_next_batch_is_sampled_before_this_one_is_trained_on(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({}, ["sample 0, train 0 0", "sample 1, train 1 1", "sample 2, train 2 2"]),
+        ({"ahead": True}, ["sample 0, sample 0, train 0 0", "sample 1, train 0 0", "train 1 1"]),
+        (
+            {"replay_updates": 2, "replay_staleness": 1},
+            [
+                "sample 0, train 0 0",
+                "sample 1, train 1 1, train 0 0, train 0 0",
+                "sample 2, train 2 2, train 1 1, train 1 1",
+            ],
+        ),
+    ],
+    ids=["synchronous", "ahead", "replay"],
+)
+def test_a_mode_determines_whose_samples_a_step_trains_on(
+    changes: dict[str, Any], steps: list[str], tmp_path: Path
 ) -> None:
-    events, _, record = run(replace(SHORT, ahead=True), tmp_path)
+    events, _, record = run(replace(SHORT, **changes), tmp_path)
 
-    assert [event for event in events if "sample 1 " not in event] == [
-        "sample 4 by sampler/step-0",
-        "sample 4 by sampler/step-0", "train on [0, 0]",
-        "sample 4 by sampler/step-1", "train on [0, 0]",
-        "train on [1, 1]",
-    ]  # fmt: skip
-    assert [line["staleness"] for line in record.steps] == [[0, 0], [1, 1], [1, 1]]
-    assert record.steps[-1]["sample_s"] == 0.0
-
-
-class SlowDisk(FakePolicy):
-    """Has saved a state when the next batch is being sampled."""
-
-    def save_state(self, name: str) -> str:
-        for _ in range(500):
-            if f"sample 4 by sampler/{name}" in self.events or name == "step-2":
-                return super().save_state(name)
-            time.sleep(0.01)
-        raise TimeoutError("nothing was sampled while the state was saved")
-
-
-def test_the_next_batch_is_asked_for_while_the_state_is_saved(tmp_path: Path) -> None:
-    _, _, record = run(replace(SHORT, steps=2, evaluate_every=9), tmp_path, SlowDisk([]))
-
-    assert [line["state"] for line in record.steps] == ["state/step-1", "state/step-2"]
+    assert ", ".join(event for event in events if "evaluate" not in event) == ", ".join(steps)
+    stale = [0, 1, 1] if "ahead" in changes else [0, 0, 0]
+    assert [line["staleness"] for line in record.steps] == [[age] * 2 for age in stale]
 
 
 def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
@@ -178,7 +149,7 @@ def test_a_resumed_run_takes_the_missing_steps_alone(tmp_path: Path) -> None:
     assert run(SHORT, tmp_path)[0] == []
     events, _, record = run(replace(SHORT, steps=4), tmp_path)
 
-    assert [event for event in events if "sample 4 " in event] == ["sample 4 by sampler/step-3"]
+    assert [event for event in events if "sample" in event] == ["sample 3"]
     assert [line["step"] for line in record.steps] == [0, 1, 2, 3]
     assert record.evaluated(0) and record.evaluated(2) and record.evaluated(4)
     assert not record.evaluated(3)
@@ -191,7 +162,7 @@ def test_a_run_ends_where_the_judge_stays_away_and_trains_on_nothing(tmp_path: P
 
     lines = Record(tmp_path, replace(SHORT, steps=9)).steps
     assert [(line["reward"], line["undecided"]) for line in lines] == [(None, 8)] * 2
-    assert [event for event in policy.events if "train" in event] == ["train on []"] * 2
+    assert [event for event in policy.events if "train" in event] == ["train "] * 2
 
 
 class FullDisk(FakePolicy):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from examples.grpo.engine import prune
 from examples.grpo.record import Record, RecordError
 from examples.grpo.samples import Group, Sample
 from examples.grpo.settings import Settings
@@ -37,32 +36,3 @@ def test_a_run_may_be_lengthened_but_not_changed(tmp_path: Path) -> None:
 
     with pytest.raises(RecordError, match=r"learning_rate.*0\.5.*another folder"):
         Record(tmp_path, replace(Settings(), learning_rate=0.5))
-
-
-@pytest.mark.parametrize("name", ["steps.jsonl", "samples.jsonl"])
-def test_a_full_disk_loses_no_finished_step(tmp_path: Path, name: str) -> None:
-    record = Record(tmp_path, Settings())
-    record.step({"step": 0, "state": "a"}, [GROUP])
-    (tmp_path / name).rename(tmp_path / "kept")
-    (tmp_path / name).symlink_to("/dev/full")
-
-    with pytest.raises(OSError, match="No space left on device"):
-        record.step({"step": 1, "state": "b"}, [GROUP])
-
-    (tmp_path / "kept").rename(tmp_path / name)
-    again = Record(tmp_path, Settings())
-    assert [line["state"] for line in again.steps] == ["a"]
-    assert (tmp_path / "samples.jsonl").read_text().count("\n") == 1
-
-
-def test_what_was_saved_to_sample_from_is_pruned_and_states_are_kept(tmp_path: Path) -> None:
-    going, finished = (tmp_path / "checkpoints" / name for name in ("model_a", "model_b"))
-    for model in (going, finished):
-        (model / "sampler_weights").mkdir(parents=True)
-        (model / "sampler_weights" / "step-1.tar.gz").touch()
-    (going / "step-1.tar.gz").mkdir()
-
-    prune(tmp_path)
-
-    kept = [tmp_path / "checkpoints", going, going / "step-1.tar.gz"]
-    assert sorted(tmp_path.rglob("*")) == kept

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from examples.grpo.record import Record
-from examples.grpo.results import gain, interval, mistakes, seconds, verdicts, write
+from examples.grpo.results import gain, interval, seconds, verdicts, write
 from examples.grpo.samples import Group, Sample, right_by_value
 from examples.grpo.settings import RUNS, Settings
 
@@ -80,7 +80,6 @@ def judged(*samples: tuple[str, float | None, float | None]) -> dict[str, Any]:
                 "verdict": verdict,
                 "reward": reward,
                 "by_value": right_by_value(text, 24),
-                "tokens": 8,
             }
             for text, verdict, reward in samples
         ],
@@ -102,20 +101,3 @@ def test_verdicts_and_rewards_are_held_against_the_known_answers() -> None:
     assert found["rewarded_wrongly"] == 3  # the two verdicts, and the failure counted as zero
     assert found["unrewarded"] == 1
     assert verdicts([])["agreement"] is None
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict", "kind"),
-    [
-        ("It is 24.", 0.0, "false reject: the answer, alone"),
-        ("8 * 3 = 24.", 0.0, "false reject: the answer, among other numbers"),
-        ("It is 25.", 1.0, "false accept: another number"),
-        ("24 apples and 3 pears.", 1.0, "false accept: another number follows the answer"),
-        ("I do not know.", 1.0, "false accept: no number"),
-    ],
-)
-def test_a_mistake_has_a_kind(text: str, verdict: float, kind: str) -> None:
-    wrong = judged((text, verdict, verdict))
-
-    assert [one["kind"] for one in mistakes([wrong], 40)] == [kind]
-    assert [one["kind"] for one in mistakes([wrong], 8)] == [f"{kind} (response cut off)"]

@@ -3,42 +3,38 @@ from __future__ import annotations
 import pytest
 
 from examples.grpo.learner import inject
-from examples.grpo.samples import Group, Sample, group_advantages, right_by_format, right_by_value
+from examples.grpo.samples import (
+    Answer,
+    Group,
+    Sample,
+    group_advantages,
+    right_by_format,
+    right_by_value,
+)
 from examples.grpo.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("text", "by_value", "by_format"),
+    ("text", "answer", "by_value", "by_format"),
     [
-        ("8 * 3 = 24. That is 24 apples.", True, False),
-        ("8 * 3 = 24\n#### 24", True, True),
-        ("#### 24\nor 25", False, True),
-        ("24 apples and 3 pears", False, False),
-        ("1,024 - 1,000 = 24", True, False),
-        ("24.5", False, False),
+        ("8 * 3 = 24. That is 24 apples.", 24, True, False),
+        ("8 * 3 = 24\n#### 24", 24, True, True),
+        ("#### 24\nor 25", 24, False, True),
+        ("24 apples and 3 pears", 24, False, False),
+        ("1,024 - 1,000 = 24", 24, True, False),
+        ("24.5", 24, False, False),
+        ("It is 25.", ["24", "25"], True, False),
+        ("It is\n#### Paris", "paris", True, False),
+        ("It is Paris, I think.", "Paris", False, False),
+        ("#### -5", "-5", True, True),
+        ("It is 5", "-5", False, False),
     ],
 )
 def test_the_last_number_is_the_value_and_the_first_mark_is_the_format(
-    text: str, by_value: bool, by_format: bool
-) -> None:
-    assert right_by_value(text, 24) is by_value
-    assert right_by_format(text, 24) is by_format
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "by_value"),
-    [
-        ("It is 25.", ["24", "25"], True),
-        ("It is\n#### Paris", "paris", True),
-        ("It is Paris, I think.", "Paris", False),
-        ("#### -5", "-5", True),
-        ("It is 5", "-5", False),
-    ],
-)
-def test_of_a_data_set_an_accepted_answer_is_right(
-    text: str, answer: str | list[str], by_value: bool
+    text: str, answer: Answer, by_value: bool, by_format: bool
 ) -> None:
     assert right_by_value(text, answer) is by_value
+    assert right_by_format(text, answer) is by_format
 
 
 def test_advantages_are_relative_to_the_decided_samples_of_the_group() -> None:

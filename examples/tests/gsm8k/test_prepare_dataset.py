@@ -56,6 +56,10 @@ def test_both_trainers_adapters_read_the_rows_of_which_every_twentieth_validates
     asked = request_for("#### 1000", row["reward_model"]["ground_truth"], row["extra_info"])
     assert (asked["reference"], asked["question"]) == (["1000"], "What is 1000?")
     assert asked["group"] == f"train/{row['extra_info']['index']}"
+    prepare(tmp_path, ROWS, "--variant", "rule")
+    again = read(tmp_path, "train")
+    assert {each["env_class"] for each in again} == {"gsm8k"}
+    assert [each["extra_info"] for each in again] == [each["extra_info"] for each in train]
 
 
 MATHS: list[dict[str, Any]] = [
@@ -84,16 +88,6 @@ def test_any_file_of_problems_and_answers_is_prepared(suffix: str, tmp_path: Pat
     assert {row["data_source"] for row in rows} == {"maths"}
     refused = prepare(tmp_path, ROWS, "--set", str(source), "--variant", "rule")
     assert "which is a number" in shown(refused)
-
-
-def test_the_rules_variant_differs_in_the_environment_alone(tmp_path: Path) -> None:
-    found = {}
-    for variant, environment in (("judge", "gsm8k_judge"), ("rule", "gsm8k")):
-        prepare(tmp_path, ROWS, "--variant", variant)
-        rows = read(tmp_path, "train")
-        assert {row.pop("env_class") for row in rows} == {environment}
-        found[variant] = [(row["extra_info"], list(row["prompt"])) for row in rows]
-    assert found["judge"] == found["rule"]
 
 
 @pytest.mark.parametrize("answer", [{}, {"answer": "####"}])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from examples.gsm8k.gpus import shortage
-from tests.fake_service import FakeService, free_port
+from tests.fake_service import free_port
 
 SCRIPTS = Path(__file__).parents[3] / "examples" / "gsm8k"
 DEPLOYMENTS = SCRIPTS.parents[1] / "deployments"
@@ -37,19 +37,6 @@ def test_what_is_missing_or_unknown_is_named_with_the_remedy(tmp_path: Path) -> 
     assert f"prepare_dataset --variant judge --out {tmp_path}/judge" in done.stderr
     done = run("deploy_judge.sh", JUDGE="gpt", STATE_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (2, "JUDGE=gpt: qwen, bundled, openai or graded\n")
-
-
-def test_overrides_come_last() -> None:
-    done = run("run_rule_async.sh", "trainer.epochs=1", PRINT_CONFIG="1")
-
-    assert done.stdout.splitlines()[-1] == "trainer.epochs=1"
-
-
-def test_a_judge_that_answers_already_is_left_alone(service: FakeService, tmp_path: Path) -> None:
-    done = run("deploy_judge.sh", JUDGE="openai", URL=service.url, STATE_DIR=str(tmp_path))
-
-    assert done.returncode == 0
-    assert done.stdout == f"a judge is already running at {service.url}\n"
 
 
 class Machine:
@@ -120,12 +107,16 @@ def test_with_too_few_gpus_a_run_stops_before_it_deploys(
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_run_ends_the_judge_that_it_started(code: int, tmp_path: Path) -> None:
+def test_a_run_ends_the_judge_that_it_started_and_reads_keys_from_a_file(
+    code: int, tmp_path: Path
+) -> None:
     machine = Machine(tmp_path, training_exits=code)
-    done = machine.run("run_judge_sync.sh")
+    (tmp_path / "keys.env").write_text("WANDB_API_KEY='k 1'\n", encoding="utf-8")
+    done = machine.run("run_judge_sync.sh", ENV_FILE=str(tmp_path / "keys.env"))
 
     assert done.returncode == code, done.stderr
-    assert machine.trained() == "192.0.2.1:6379, serving,"
+    assert machine.trained() == "192.0.2.1:6379, serving, k 1"
+    assert "trainer.logger=wandb" in machine.calls()[-1]
     assert not machine.serves()
 
 
@@ -156,16 +147,6 @@ def test_variables_choose_the_judges_model_and_size(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "a file\n"
     assert any(f"gpus.py {file} 1 local" in call for call in machine.calls())
     assert any(call == f"-m reward_serve serve {file}" for call in machine.calls())
-
-
-def test_a_file_of_variables_has_the_keys(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    (tmp_path / "keys.env").write_text("WANDB_API_KEY='k 1'\n", encoding="utf-8")
-    assert machine.run("run_judge_sync.sh", ENV_FILE=str(tmp_path / "keys.env")).returncode == 0
-
-    assert machine.trained() == "192.0.2.1:6379, serving, k 1"
-    (training,) = [call for call in machine.calls() if "skyrl.main" in call]
-    assert "trainer.logger=wandb" in training
 
 
 def test_gpus_of_the_judge_and_of_training_are_counted_against_the_clusters() -> None:

@@ -60,14 +60,14 @@ def test_a_mark_stands_where_a_judge_sees_it_and_changes_nothing_else() -> None:
     assert marked(long, mark).replace(f" ({mark})", "") == long
 
 
-def test_an_invalid_file_is_refused_with_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "fault"), [("", "no rows"), ('{"response": 18}', "line 1"), ("{}", "line 1")]
+)
+def test_an_invalid_file_is_refused_with_its_line(text: str, fault: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    for text, fault in (("", "no rows"), ('{"response": 18}', "line 1"), ("{}", "line 1")):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(ValueError, match=fault):
-            rollouts(rows_of(path))
-    with pytest.raises(ValueError, match="data"):
-        rows_of(tmp_path / "none.jsonl")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=fault):
+        rollouts(rows_of(path))
 
 
 def test_a_rule_decides_every_long_row_as_labelled() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loadtests.chaos import load
+from loadtests.chaos.__main__ import _run
 from loadtests.chaos.load import (
     Outcome,
     RequestRecord,
@@ -17,6 +18,7 @@ from loadtests.chaos.load import (
     outcome_of,
 )
 from loadtests.chaos.questions import Question, Questions, marked, prose
+from loadtests.chaos.report import ALWAYS_ZERO, all_right, recovers, table, with_bounds
 from reward_serve.client import ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_answers import verify_any
@@ -75,28 +77,21 @@ async def test_right_answers_are_counted_and_zeros_instead_are_caught(honest: bo
     assert figures["wrong"] == 0 if honest else 60 < figures["wrong"] < 140
 
 
-async def test_a_request_without_an_answer_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_no_answer_is_hung_or_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "GRACE_S", 0.01)
 
     async def silent(bodies: list[Body]) -> Sequence[ScoreResult]:
         await asyncio.Event().wait()
         return []
 
-    tally = Tally()
-    few = list(itertools.islice(Questions(prose, "run", 0.01), 3))
-    await tally.send("way", silent, few)
-    assert tally.figures()["hung"] == 3
-
-
-async def test_a_batch_with_too_few_results_and_a_request_without_an_end_are_lost() -> None:
     async def short(bodies: list[Body]) -> Sequence[ScoreResult]:
         return [scored(1.0)]
 
-    tally = Tally()
-    await tally.send("way", short, list(itertools.islice(Questions(prose, "run", 5.0), 2)))
-    assert tally.figures()["lost"] == 2
-    tally.asked += 3
-    assert tally.figures()["lost"] == 5
+    tally, questions = Tally(), Questions(prose, "run", 0.01)
+    await tally.send("way", silent, list(itertools.islice(questions, 3)))
+    await tally.send("way", short, list(itertools.islice(questions, 2)))
+    tally.asked += 4  # without an end
+    assert (tally.figures()["hung"], tally.figures()["lost"]) == (3, 2 + 4)
 
 
 def test_outage_and_recovery_are_measured_from_the_fault_by_each_way() -> None:
@@ -134,17 +129,43 @@ async def test_an_open_loop_sends_regardless_of_earlier_answers() -> None:
     assert {one.way for one in tally.records} == {"a", "b"}
 
 
-def test_questions_repeat_with_their_seed_and_half_are_right() -> None:
+def test_questions_repeat_with_their_seed_and_only_marked_ones_are_decided_by_a_rule() -> None:
     once, again = (list(itertools.islice(Questions(marked, "run", 5.0), 300)) for _ in range(2))
     assert once == again
     assert len({one.body["id"] for one in once}) == 300
     assert 100 < sum(one.right for one in once) < 200
-
-
-def test_a_rule_decides_marked_questions_rightly_and_no_prose() -> None:
-    for one in itertools.islice(Questions(marked, "run", 5.0), 100):
-        outcome = verify_any(one.body["response"], [one.body["reference"]]).outcome
-        assert outcome == ("right" if one.right else "wrong")
+    for one in once:
+        assert ruled(one) == ("right" if one.right else "wrong")
     for one in itertools.islice(Questions(prose, "run", 5.0), 100):
-        outcome = verify_any(one.body["response"], [one.body["reference"]]).outcome
-        assert outcome == "abstain" or not one.right
+        assert ruled(one) == "abstain" or not one.right
+
+
+def ruled(one: Question) -> str:
+    return verify_any(one.body["response"], [one.body["reference"]]).outcome
+
+
+def test_what_a_report_misses() -> None:
+    zeros = dict.fromkeys(ALWAYS_ZERO, 0)
+    figures = {**zeros, "asked": 10, "right": 10, "recovered_s": 1.5, "healed_s": 2.0}
+    assert with_bounds(figures, {**all_right(figures), **recovers(figures)})["missed"] == []
+    late = with_bounds(figures, recovers(figures, 1.0))
+    assert late["missed"] == ["bound: it recovered within 1 s"]
+    gone = {**figures, "right": 9, "wrong": 2, "hung": 1, "recovered_s": None, "healed_s": None}
+    assert with_bounds(gone, recovers(gone))["missed"] == [
+        "wrong: 2",
+        "hung: 1",
+        "bound: every request has its score",
+        "bound: it recovered within 180 s",
+        "bound: what failed was replaced",
+    ]
+
+
+def test_an_aborted_scenario_is_a_miss_and_earlier_ones_are_kept() -> None:
+    def run(names: Any) -> Any:
+        yield names[0], {"missed": []}
+        raise RuntimeError("no cluster")
+
+    reports = dict(_run(run, ["a", "b"]))
+    assert reports["a"]["missed"] == []
+    assert reports["b"]["missed"] == ["aborted: RuntimeError: no cluster"]
+    assert table(reports).row_count == 2

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loadtests.load.corpus import Body, Sample
-from loadtests.load.outcomes import AskBatch, Checked, Outcomes, check, check_batch, too_close
+from loadtests.load.outcomes import Checked, Outcomes, check, check_batch
 from reward_serve.schema import ScoreResult, Status
 
 
@@ -77,75 +77,52 @@ def loaded(*changes: dict[str, Any], **settings: Any) -> Outcomes:
     return outcomes
 
 
-def without_load(**results: Any) -> AskBatch:
+CLOSE = {"probabilities": {"1": 0.51, "0": 0.49}}
+FURTHER = {"probabilities": {"1": 0.521, "0": 0.479}}
+
+
+@pytest.mark.parametrize(
+    ("score", "without_load", "counts", "found"),
+    [
+        (1.0, {}, {"right": 1, "agreement_with_labels": 1.0}, []),
+        (0.0, {"score": 0.0}, {"right": 1, "agreement_with_labels": 0.0}, []),  # a judge errs
+        (0.0, {}, {"wrong": 1}, ["wrong: score 0 under load, 1 without load"]),
+        (0.0, CLOSE, {"too_close": 1, "wrong": 0}, []),
+        (0.0, FURTHER, {"wrong": 1}, ["wrong: score 0 under load, 1 without load"]),
+        (1.0, None, {"unchecked": 1, "right": 0}, []),
+    ],
+)
+def test_an_answer_is_compared_with_the_one_without_load(
+    score: float, without_load: dict[str, Any] | None, counts: dict[str, Any], found: list[str]
+) -> None:
     def ask(bodies: Sequence[Body]) -> list[ScoreResult | None]:
         assert all(body["options"] == {"cache": False} for body in bodies)
-        return [ScoreResult(status=Status.OK, **{"score": 1.0, **results}) for _ in bodies]
+        fields = {"status": "ok", "score": 1.0, **(without_load or {})}
+        return [ScoreResult.model_validate(fields) if without_load is not None else None] * len(
+            bodies
+        )
 
-    return ask
-
-
-def compared(outcomes: Outcomes, ask: AskBatch) -> list[str]:
-    found: list[str] = []
+    outcomes, said = loaded({"score": score}), list[str]()
     outcomes.close()
-    outcomes.compare_without_load(ask, found.append)
-    return found
-
-
-def test_answers_that_agree_with_those_without_load_are_right() -> None:
-    outcomes = loaded({}, {}, {}, {})
-    assert compared(outcomes, without_load()) == []
+    outcomes.compare_without_load(ask, said.append)
     summary = outcomes.summary()
-
-    assert (summary["asked"], summary["right"], outcomes.failures(0.0)) == (4, 4, [])
-    assert (summary["p50_ms"], summary["answers_per_s"]) == (250.0, 1.0)
-    assert (summary["sources"], summary["agreement_with_labels"]) == ({"judge": 4}, 1.0)
-
-
-def test_an_answer_that_differs_from_the_one_without_load_is_wrong() -> None:
-    outcomes = loaded({}, {"score": 0.0})
-
-    found = compared(outcomes, without_load())
-    assert found == ["wrong: score 0 under load, 1 without load"]
-    assert (outcomes.right, outcomes.failures(1.0)) == (1, ["1 wrong"])
-
-
-def test_answers_within_the_margin_are_not_compared() -> None:
-    outcomes = loaded({"score": 0.0})
-    compared(outcomes, without_load(probabilities={"1": 0.51, "0": 0.49}))
-
-    assert (outcomes.too_close, outcomes.right, outcomes.failures(0.0)) == (1, 0, [])
-    assert not too_close(
-        ScoreResult(status=Status.OK, score=0.0, probabilities={"0": 0.521, "1": 0.479})
-    )
-
-
-def test_a_wrong_label_does_not_fail_the_run() -> None:
-    outcomes = loaded({"score": 0.0})
-    compared(outcomes, without_load(score=0.0))
-
-    assert outcomes.failures(0.0) == []
-    assert outcomes.summary()["agreement_with_labels"] == 0.0
-
-
-def test_an_answer_that_cannot_be_checked_fails_the_run() -> None:
-    outcomes = loaded({})
-    compared(outcomes, lambda bodies: [None] * len(bodies))
-
-    assert outcomes.failures(1.0) == ["1 answers could not be checked"]
+    assert said == found
+    assert {name: summary[name] for name in counts} == counts
+    fails = bool(summary["wrong"] or summary["unchecked"])
+    assert bool(outcomes.failures(1.0)) is fails
 
 
 def test_a_sample_without_a_reply_at_the_end_is_lost() -> None:
-    outcomes = loaded({})
+    outcomes = loaded({}, {})
     outcomes.ask([sample(2), sample(3)], 1.0)
     outcomes.record(sample(2), Checked("lost", "late"), 1.0, 1.0)
     outcomes.close()
 
-    assert outcomes.summary()["reasons"] == {
-        "lost: late": 1,
-        "lost: no answer when the run ended": 1,
-    }
+    summary = outcomes.summary()
+    assert summary["reasons"] == {"lost: late": 1, "lost: no answer when the run ended": 1}
     assert outcomes.failures(1.0) == ["2 lost"]
+    assert (summary["p50_ms"], summary["answers_per_s"]) == (150.0, 1.0)
+    assert summary["sources"] == {"judge": 2}
 
 
 def test_more_absent_scores_than_allowed_fail_the_run_unless_tolerated() -> None:
