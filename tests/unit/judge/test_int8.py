@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from reward_serve_judge.int8 import quantize
+from reward_serve_judge.weights import quantize
 
 LINEAR = "model.layers.0.self_attn.q_proj.weight"
 KEPT = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reward_serve_judge.canonical import canonical
 from reward_serve_judge.notation import plain_formulas
-from reward_serve_judge.stated import stated
+from reward_serve_judge.places import stated
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reward_serve_answers.committed import committed
 from reward_serve_judge.canonical import canonical
-from reward_serve_judge.occurrence import occurrence
+from reward_serve_judge.places import occurrence
 
 
 def where(reference: str, response: str) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reward_serve_judge.stated import stated
+from reward_serve_judge.places import stated
 
 TAIL = "\nLet me verify this. Every step can be retraced, and 9 of 12 conditions were used."
 

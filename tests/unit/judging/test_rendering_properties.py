@@ -15,7 +15,7 @@ from reward_serve.schema import Mode
 from reward_serve.templates import FIELDS, Template
 from reward_serve_answers.committed import committed
 from reward_serve_judge.canonical import canonical
-from reward_serve_judge.occurrence import OCCURRENCES
+from reward_serve_judge.places import OCCURRENCES
 from tests.unit.judging.test_rendering import EVERY_FIELD, HOSTILE, SHOWN, UNKNOWN
 
 MAX_PROMPT = 400
