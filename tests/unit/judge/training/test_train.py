@@ -14,13 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from reward_serve_judge.training.budget import affordable
 from reward_serve_judge.training.card import write_card
 from reward_serve_judge.training.drafts import Problem
-from reward_serve_judge.training.evaluate import evaluate
 from reward_serve_judge.training.recipe import Recipe
 from reward_serve_judge.training.responses import Example, Material
-from reward_serve_judge.training.train import Trainer, batches
+from reward_serve_judge.training.train import Trainer, affordable, batches, evaluate
 from reward_serve_judge.weights import prepare_bundled
 
 RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
@@ -94,15 +92,6 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
     for one, two in zip(*losses, strict=True):
         assert two[0] == pytest.approx(one[0], rel=0.03)
     assert losses[0][0][1] == losses[1][0][1]
-
-
-def test_a_batch_that_is_only_timed_teaches_nothing(base: Path) -> None:
-    trainer = Trainer(RECIPE, base, "cpu")
-    before = {name: weight.clone() for name, weight in weights(trainer).items()}
-    assert trainer.seconds_of(next(batches(trainer, MATERIAL))) > 0
-    assert (trainer.step, trainer.seconds) == (0, 0.0)
-    assert all(weight.grad is None for weight in trainer.model.parameters())
-    assert all(torch.equal(weight, before[name]) for name, weight in weights(trainer).items())
 
 
 def test_an_interrupted_run_ends_as_one_that_was_not(
