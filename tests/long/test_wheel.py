@@ -146,8 +146,9 @@ def test_it_serves_and_the_verl_adapter_asks_it(installed: Path, tmp_path: Path)
         with HttpRewardClient(url) as client:
             assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
         ask = (
-            "import sys; from reward_serve_verl import compute_score_sync as score\n"
-            "print(score('gsm8k', '#### 18', '18', url=sys.argv[1], on_failure='raise')['score'])"
+            "import asyncio, sys; from reward_serve_verl import compute_score\n"
+            "asked = compute_score('gsm8k', '#### 18', '18', url=sys.argv[1], on_failure='raise')\n"
+            "print(asyncio.run(asked)['score'])"
         )
         assert _run(installed / "python", "-c", ask, url, cwd=tmp_path).strip() == "1.0"
         service.terminate()

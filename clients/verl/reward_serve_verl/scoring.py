@@ -1,4 +1,4 @@
-"""The reward functions that verl calls. Each reward is a dict of numbers with the same keys.
+"""The reward function that verl calls. Each reward is a dict of numbers with the same keys.
 
 Undecided samples raise ``ScoringError``: verl's V1 trainer then stores no trajectory for them, and
 the group's baseline excludes them (``training.py``). Rows whose ``data_source`` matches none of the
@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reward_serve.client import Client, ScoringError, metrics_of
-from reward_serve.client.outcomes import check_on_failure, components_of
-from reward_serve.client.rows import PROBE_RESPONSE, check_first_results, check_rows
+from reward_serve.client import ScoringError, metrics_of
+from reward_serve.client.outcomes import components_of
+from reward_serve.client.rows import PROBE_RESPONSE, check_rows
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl.requests import client_for, request_for
 
@@ -97,100 +97,6 @@ async def compute_score(
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
     return as_reward(await client.ascore(request), settings.get("components") or ())
-
-
-def compute_score_sync(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """``compute_score`` for callers that cannot await; verl runs it in a thread.
-
-    Raises:
-        ScoringError: the sample is undecided.
-    """
-    info = extra_info or {}
-    if not is_judged(data_source, settings):
-        return default_reward(data_source, solution_str, ground_truth, info)
-    client = client_for(info, settings)
-    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
-    return as_reward(client.score(request), settings.get("components") or ())
-
-
-def compute_score_batched(
-    data_sources: Sequence[str],
-    solution_strs: Sequence[str],
-    ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
-    **settings: Any,
-) -> list[dict[str, float]]:
-    """The result of ``compute_score`` for each response, in order.
-
-    Raises:
-        ValueError: the lists differ in length, or ``on_failure`` is not a number: every sample of
-            a batch needs a score.
-        RefusedRowError: the service refuses a row of this process's first batch.
-    """
-    if not isinstance(check_on_failure(settings.get("on_failure", "rule")), float):
-        raise ValueError(
-            "compute_score_batched cannot leave undecided samples out; set their reward "
-            "(on_failure=0.0), or use compute_score"
-        )
-    rows = rows_of(data_sources, solution_strs, ground_truths, extra_infos)
-    judged = [row for row in rows if is_judged(row[0], settings)]
-    results = iter(results_of(judged, settings))
-    names = settings.get("components") or ()
-    return [
-        as_reward(next(results), names) if is_judged(row[0], settings) else default_reward(*row)
-        for row in rows
-    ]
-
-
-Row = tuple[str, str, Any, Mapping[str, Any]]
-"""A data source, a response, its gold answers and its ``extra_info``."""
-
-
-def rows_of(
-    data_sources: Sequence[str],
-    solution_strs: Sequence[str],
-    ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any] | None] | None,
-) -> list[Row]:
-    """The rows of verl's columns.
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
-    given = [] if extra_infos is None else list(extra_infos)  # verl's columns are arrays
-    infos = [info or {} for info in given or [None] * len(solution_strs)]
-    lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"data_sources, solution_strs, ground_truths, extra_infos: {len(data_sources)}, "
-            f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)}; must be equally long"
-        )
-    return list(zip(data_sources, solution_strs, ground_truths, infos, strict=True))
-
-
-def results_of(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[ScoreResult]:
-    """A result for each row, in order; each client is sent one batch.
-
-    Raises:
-        RefusedRowError: the service refuses a row of this process's first batch.
-    """
-    by_client: dict[Client, list[int]] = {}
-    for index, (*_, info) in enumerate(rows):
-        by_client.setdefault(client_for(info, settings), []).append(index)
-    results: dict[int, ScoreResult] = {}
-    for client, indices in by_client.items():
-        size = settings.get("group_size")
-        requests = [request_for(*rows[index][1:], size) for index in indices]
-        scored = client.score_batch(requests)
-        check_first_results(client, scored)
-        results.update(zip(indices, scored, strict=True))
-    return [results[index] for index in range(len(rows))]
 
 
 def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:

@@ -12,7 +12,7 @@ from ray import serve
 
 from reward_serve.client import connect
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_verl import compute_score_sync
+from reward_serve_verl import compute_score
 from tests.service.integration.applications import RULES
 from tests.service.integration.conftest import Deploy, wait_for
 
@@ -75,7 +75,7 @@ def test_an_inline_template_that_is_refused_is_reported_with_the_remedy(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     info = {"prompt_template": "{PROBLEM} {CANDIDATE_SOLUTION} REWARD: 0 to 1", "problem": "?"}
-    row = compute_score_sync("gsm8k", "#### 18", "18", info, url=url)
+    row = asyncio.run(compute_score("gsm8k", "#### 18", "18", info, url=url))
 
     assert (row["score"], row["fallback"], row["failed_invalid"]) == (1.0, 1.0, 1.0)
     # The answer is handed out before the batch is reported.
