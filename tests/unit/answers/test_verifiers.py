@@ -27,8 +27,6 @@ from reward_serve_answers.verifiers import (
         ("paris", "Paris", 0.0),
         ("Paris.", "Paris", 0.0),
         ("5²", "52", 0.0),
-        ("\uff11\uff18", "18", 0.0),
-        ("18.0", "18", 0.0),
         ("", "Paris", 0.0),
     ],
 )
@@ -45,11 +43,8 @@ def test_exact_overlooks_only_what_cannot_be_seen(
         ("18, not 17", "18", 0.0),
         ("-5", "-5", 1.0),
         ("18" + " x" * 150, "18", 0.0),  # before the final 300 characters
-        ("18 . . .", "18", 1.0),
         ("18%", "18", 1.0),
         ("none", "18", 0.0),
-        (".", "18", 0.0),
-        ("1.8.1", "18", 0.0),
         ("17,18", "1718", 0.0),
         ("١٨", "18", 0.0),
         # where verl 0.9.1's method="flexible" compares writings, and says 0
@@ -93,15 +88,10 @@ STRICT = [
     ("####18", "18", 0.0),
     ("#### -5", "-5", 1.0),
     ("#### 18.", "18", 0.0),
-    ("#### 18.0", "18", 0.0),
     ("#### 18 dollars", "18", 1.0),
     ("The answer is 18.", "18", 0.0),
-    ("\\boxed{18}", "18", 0.0),
-    ("#### ,", "18", 0.0),
-    ("#### eighteen", "18", 0.0),
     ("#####  18", "18", 0.0),
     ("##### 18", "18", 1.0),
-    ("#### ١٨", "18", 0.0),
     ("", "18", 0.0),
 ]
 
@@ -127,15 +117,11 @@ def test_a_strict_matchs_reference_may_be_a_whole_solution(grade: object) -> Non
     [
         ("9 * 2 = 18\n#### 18", "#### 18"),
         ("####18", "18"),
-        ("####\t18", "18"),
         ("#### 18.", "18"),
-        ("#### 18 \n\n\t", "18"),
         ("#### $18", "18"),
         ("#### 18.00", "18"),
         ("9 eggs at $2.\n" * 500 + "#### 18", "18"),
-        ("The answer is 18.\n#### 18", "18"),
         ("#### $1,800", "1,800"),
-        ("#### -18", "-18"),
         ("#### 0.5", "1/2"),
     ],
 )
@@ -150,11 +136,8 @@ def test_the_right_number_on_a_closing_line_is_right(response: str, reference: s
         (r"\boxed{18}", "no_strict_marker"),
         ("18", "no_strict_marker"),
         ("### 18", "no_strict_marker"),
-        ("# # # # 18", "no_strict_marker"),
         ("\uff03\uff03\uff03\uff03 18", "no_strict_marker"),
-        ("It is eighteen.", "no_strict_marker"),
         ("9 * 2 = 17\n#### 17", "marker_differs"),
-        (" \n\t", "empty_response"),
         ("Let's solve this step by step.", "only_opener"),
     ],
 )
@@ -168,13 +151,9 @@ def test_without_the_marker_even_a_right_answer_is_wrong(response: str, rule: st
     [
         ("#### 18\nThank you.", "strict_marker_in_doubt"),
         ("#### 18 dollars", "strict_marker_in_doubt"),
-        ("#### **18**", "strict_marker_in_doubt"),
-        ("####\n18", "strict_marker_in_doubt"),
         ("#### 18<|im_end|>", "strict_marker_in_doubt"),
         ("#### 18\n" + " " * 300, "strict_marker_in_doubt"),
         ("The answer is 18.####", "strict_marker_in_doubt"),
-        ("#### 18..", "strict_marker_in_doubt"),
-        ("#### 1.80e1", "strict_marker_in_doubt"),
         ("#### 17\n#### 18", "markers_disagree"),
         ("The answer is 17.\n#### 18", "markers_disagree"),
         ("##### 18", "no_marker"),
