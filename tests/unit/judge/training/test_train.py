@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
@@ -18,7 +14,7 @@ from reward_serve_judge.training.card import write_card
 from reward_serve_judge.training.drafts import Problem
 from reward_serve_judge.training.recipe import Recipe
 from reward_serve_judge.training.responses import Example, Material
-from reward_serve_judge.training.train import Trainer, affordable, batches, evaluate
+from reward_serve_judge.training.train import Trainer, batches, evaluate
 from reward_serve_judge.weights import prepare_bundled
 
 RECIPE = Recipe(examples=8, batch_size=2, first=0.0, bare=0.0)
@@ -124,20 +120,6 @@ def test_another_recipes_checkpoint_is_refused(base: Path, tmp_path: Path) -> No
     assert other.recipe.examples == RECIPE.examples
 
 
-def test_lessons_go_from_bare_numbers_to_everything() -> None:
-    recipe = Recipe(examples=1_600)
-    families = [
-        {
-            example.family
-            for seed in range(40)
-            for example in recipe.lesson(step, MATERIAL, Random(seed))
-        }
-        for step in (0, recipe.steps // 20, recipe.steps // 2)
-    ]
-    assert families[:2] == [{"first"}, {"bare"}]
-    assert len(families[2]) > 8
-
-
 def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_path: Path) -> None:
     trained.save_adapter(tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))
@@ -157,24 +139,3 @@ def test_the_card_says_what_was_measured_and_what_is_right(
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     for text in ("25.00%", "18.0, $18", "syllogism, family_", trained.template.digest):
         assert text in card
-
-
-class Paced:
-    """A trainer that takes so many seconds an example, and more for the first batch."""
-
-    recipe = Recipe(examples=31_000)
-    prompts = SimpleNamespace(of=lambda example: example)
-
-    def __init__(self, pace: float) -> None:
-        self.pace = pace
-        self.setting_up = 60.0
-
-    def seconds_of(self, batch: Sequence[Any]) -> float:
-        taken, self.setting_up = self.setting_up + self.pace * len(batch), 0.0
-        return taken
-
-
-@pytest.mark.parametrize(("pace", "examples"), [(0.05, 31_000), (0.2, 16_000), (90.0, 1_000)])
-def test_a_run_has_as_many_examples_as_the_time_has_room_for(pace: float, examples: int) -> None:
-    trainer = cast("Trainer", Paced(pace))
-    assert affordable(trainer, MATERIAL, minutes=56) == examples
