@@ -29,7 +29,8 @@ def test_each_output_channel_is_within_half_a_step_and_the_rest_is_kept(tmp_path
 
     tensors = load_file(target / "model.safetensors")
     values, scale = tensors.pop(LINEAR), tensors.pop(f"{LINEAR}_scale")
-    assert (values.dtype, scale.shape) == (np.int8, (8, 1))
+    assert values.dtype == np.int8
+    assert scale.shape == (8, 1)
     assert np.all(np.abs(values * scale - weight) <= 0.501 * scale)
     assert np.abs(values).max() == 127
     assert not values[3].any()
