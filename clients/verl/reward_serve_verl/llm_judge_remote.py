@@ -20,7 +20,7 @@ from typing import Any
 from reward_serve.client import Client, ScoringError
 from reward_serve.client.rows import check_first_results
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_verl.requests import client_for, request_for
+from reward_serve_verl.scoring import client_for, request_for
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def compute_score(
         data_source: not used.
         solution_str: the response.
         ground_truth: one or several gold answers or solutions.
-        extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
+        extra_info: the row's ``extra_info``; ``scoring.py`` lists the keys that are read.
         data_sources: not used.
         solution_strs: the responses.
         ground_truths: ``ground_truth`` of each response.

@@ -22,8 +22,7 @@ from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManage
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from reward_serve.client.samples import SampleReader, log_table
-from reward_serve_verl.requests import client_for
-from reward_serve_verl.scoring import is_judged
+from reward_serve_verl.scoring import client_for, is_judged
 
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped

@@ -17,8 +17,7 @@ from reward_serve.client.rows import RefusedRowError
 from reward_serve.schema import Status
 from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
-from reward_serve_verl.requests import references, request_for
-from reward_serve_verl.scoring import check_first_rows
+from reward_serve_verl.scoring import check_first_rows, references, request_for
 from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
