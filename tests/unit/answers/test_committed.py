@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reward_serve_answers import committed as module
+from reward_serve_answers import markers
 from reward_serve_answers.committed import committed
 
 ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
@@ -119,6 +120,24 @@ def test_the_last_markers_clause_is_found() -> None:
     assert committed("x" * 10**6 + "\n#### 18").clause == "18", "of a longer one, the end is read"
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        "She makes 18 dollars",
+        "the answers are 18",
+        "Is the answer 18?",
+        "boxed{18}",
+        r"\boxedtext{18}",
+        "**Not the Final Answer**\n18",
+        "<answer>18",
+        '{"answers": 18}',
+        "Answer:",
+    ],
+)
+def test_nothing_is_put_forward_by(response: str) -> None:
+    assert committed(response).clause is None
+
+
 def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
     turn = "[INST] And 5 + 2? [/INST] The answer is 7."
     assert committed(f"She sold 18 of her own eggs{turn}").text == "She sold 18 of her own eggs"
@@ -139,3 +158,17 @@ PARTS = [
 def test_turns_are_found_where_the_pattern_finds_them(text: str) -> None:
     found = [turn.span() for turn in module._found_turns(text)]
     assert found == [turn.span() for turn in module._TURN.finditer(text)]
+
+
+MARKERS = [
+    *("answer", "Answer", "the ", "my ", "final ", "correct ", "#", "####", " ", "\n", "**", "__"),
+    *("\\boxed", "\\fbox", "\\framebox", "{18}", "<answer>", "</answer>", "18", ":", "=", "is"),
+    *("A:", "A**:", "a:", ">", '"answer"', "'final_answer'", "to the question", "anſwer", "wer"),
+    *(" " * 50, "\t" * 45, "x" * 30, "answer" + " " * 410 + "\n", "island", "boxes"),
+]
+
+
+@given(st.lists(st.sampled_from(MARKERS), max_size=60).map("".join))
+def test_markers_are_found_where_the_pattern_finds_them(response: str) -> None:
+    found = [match.span() for match in markers._marked(response)]
+    assert found == [match.span() for match in markers._MARKER.finditer(response)]

@@ -9,6 +9,12 @@ from reward_serve_answers.committed import MAX_RESPONSE
 from reward_serve_answers.grade import UnusableReferenceError
 
 RIGHT = [
+    ("**Answer:** 18", "18"),
+    ("<answer>18</answer>", "18"),
+    ("### Final Answer\n\n18 dollars", "18"),
+    ("Not 17. \\boxed{18}", "18"),
+    ("\\[ 9 \\times 2 = \\boxed{18} \\]", "18"),
+    ("She has no pears left.\n\\boxed{\\boxed{18}}", "18"),
     ("\\boxed{18}\n\n<think>\n\n</think>", "18"),
     ("<think>9*2=18</think>\n\\boxed{18}\n</think>", "18"),
     ("Q2: What is 5 + 2?\nAnswer: 7", "7"),
@@ -138,6 +144,34 @@ def test_wrong(response: str, reference: str) -> None:
 @pytest.mark.parametrize(("response", "reference"), IN_DOUBT)
 def test_what_must_be_interpreted_is_left_to_the_judge(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "It is not #### 18",
+        "This is an incorrect solution:\n\n\n#### 18",
+        "It would be a mistake to write\n#### 18",
+        "If she sold all:\n**Final Answer**\n18",
+        "Hint: the answer is 18",
+        "Bob's answer is 18",
+        "my_wrong_answer = 18",
+        "-<answer>18</answer>",
+        'data = {"answer": 18}',
+        "- #### 18",
+        r"-\boxed{18}",
+        r"1\boxed{18}",
+        r"2 * \boxed{18}",
+        r"\cancel{\boxed{18}}",
+        r"~~\boxed{18}~~",
+        r"half of \boxed{18}",
+        r"between 3 and \boxed{18}",
+        r"about \boxed{18}",
+        r"x > \boxed{18}",
+    ],
+)
+def test_a_marker_is_doubted_for_the_text_before_it(response: str) -> None:
+    assert verify(response, "18").outcome == "abstain"
 
 
 @pytest.mark.parametrize(
