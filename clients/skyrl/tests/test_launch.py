@@ -89,21 +89,6 @@ def test_a_judge_apart_is_asked_by_http(mode: str, variables: dict[str, str], ur
     assert (section.url, section.app) == (url, None)
 
 
-def test_the_judges_settings_reach_its_requests() -> None:
-    with FakeService() as service:
-        section = "environment.skyrl_gym.gsm8k_judge"
-        own = ["template=solution", "options.mode=generate", "options.max_tokens=64"]
-        own += ["max_attempts=3", "model=rule"]
-        there = settings("judge", "sync", REWARD_SERVE_URL=service.url)
-        cfg = read_config([*there, *(f"{section}.{setting}" for setting in own)])
-        check_judge_answers(cfg)
-
-    (request,) = service.calls[0].body["requests"]
-    assert (request["template"], request["model"]) == ("solution", "rule")
-    assert request["options"] == {"mode": "generate", "max_tokens": 64}
-    assert cfg.environment.skyrl_gym.gsm8k_judge.max_attempts == 3
-
-
 def test_a_misspelt_setting_is_refused() -> None:
     for wrong in ("trainer.epoch=3", "environment.skyrl_gym.gsm8k_judge.urll=http://y"):
         with pytest.raises(ValueError, match=wrong.partition("=")[0].rpartition(".")[2]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from clients.verl.tests.reward_loop import REWARDS, configured, rollout
 from reward_serve.client import ScoringError
 from reward_serve_verl.training import DecidedRewardManager
-from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
 
 
@@ -50,19 +48,6 @@ def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
 
     assert rewards == [1.0, 0.0, 0.0]  # verl wants the ####
     assert {one["judged"] for one in extra} == {0.0}
-
-
-def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokenizer: Path) -> None:
-    rubric = containing(right="18", marked="####, unless 17")
-    with FakeService(model=fake_rubric()) as service:
-        config = configured(service.url, tokenizer, components=["right", "marked"])
-        rewards, extra = scored(config, rollout(tokenizer, truth=None, rubric=rubric))
-
-    assert rewards == [1.0, 0.0, 0.5]
-    assert [one["component_right"] for one in extra] == [1.0, 0.0, 1.0]
-    first, absent, last = (one["component_marked"] for one in extra)
-    assert (first, last) == (1.0, 0.0)
-    assert math.isnan(absent)
 
 
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:
