@@ -3,8 +3,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reward_serve_answers.numbers import Number, parse_number
 
@@ -72,10 +70,3 @@ def test_a_percent_sign_and_a_unit_are_noted_and_not_applied(text: str, number: 
 )
 def test_no_other_text_is_a_number(text: str) -> None:
     assert parse_number(text) is None
-
-
-@given(st.decimals(-(10**12), 10**12, places=3))
-def test_any_decimal_is_its_value(value: object) -> None:
-    number = parse_number(f"{value:,}")
-    assert number is not None
-    assert number.value == Fraction(str(value))

@@ -182,15 +182,6 @@ async def test_the_completions_of_a_prompt_are_judged_against_each_other(
     assert [body["messages"] for body in bodies if "messages" in body] == [turns]
 
 
-async def test_a_prompt_that_no_group_can_have_is_refused_by_its_field(
-    service: FakeService,
-) -> None:
-    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": []}]
-    reward = judge_reward(url=service.url, reference=None, group_size=2)
-    with pytest.raises(RefusedRowError, match=r"messages\.1\.content: .* valid string"):
-        await reward(prompts=[turns] * 2, completions=["a", "b"])
-
-
 @pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])
 async def test_a_batch_of_broken_groups_is_refused(
     service: FakeService, prompts: list[str]
