@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+
+from reward_serve_trl import judge_components
+from tests.fake_service import FakeService, Reply
 
 FOUR = [1.0, 0.0, None, 0.0]
 EIGHT = [1.0, None, 0.0, 0.0, None, 1.0, 1.0, 0.5]
@@ -32,12 +35,14 @@ def tokens(number: int) -> list[int]:
     return [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
 
 
-def _returns(rewards: Sequence[float | None]) -> Callable[..., Any]:
-    return lambda **_: list(rewards)
+def result_of(scores: Sequence[float | None]) -> dict[str, Any]:
+    """A service's result with a component for each score; None where it failed."""
+    parts = [{"score": s, "status": "error" if s is None else "ok"} for s in scores]
+    return {"status": "ok", "score": 0.5, "components": {str(n): p for n, p in enumerate(parts)}}
 
 
 def train(numbers: Sequence[int], out: Path, *rewards: Sequence[float | None]) -> torch.Tensor:
-    """The gradient of a step on the completions of these numbers."""
+    """The gradient of a step on the completions of these numbers, with these components."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
     letters = Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
     letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -51,28 +56,31 @@ def train(numbers: Sequence[int], out: Path, *rewards: Sequence[float | None]) -
     completions = [[*tokens(number), 1] for number in numbers]
     watch = Watch()
     aggregation = "normalize_then_sum" if len(rewards) > 1 else "sum_then_normalize"
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=PreTrainedTokenizerFast(
-            tokenizer_object=letters, pad_token="a", eos_token="b"
-        ),
-        args=GRPOConfig(
-            output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
-            num_generations=len(numbers), per_device_train_batch_size=len(numbers),
-            max_grad_norm=0.0, learning_rate=0.01, save_strategy="no",
-            max_completion_length=8,
-            multi_objective_aggregation=aggregation,
-        ),
-        train_dataset=Dataset.from_list([{"prompt": "cd"}] * 2),
-        reward_funcs=[*map(_returns, rewards)],
-        rollout_func=lambda prompts, _: {
-            "prompt_ids": [[2, 3] for _ in prompts],
-            "completion_ids": completions,
-            "logprobs": [[-3.0] * len(ids) for ids in completions],
-        },
-        callbacks=[watch],
-    )  # fmt: skip
-    trainer.train()
+    with FakeService() as service:
+        results = list(map(result_of, zip(*rewards, strict=True)))
+        service.replies["/v1/score/batch"] = Reply({"results": results})
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=PreTrainedTokenizerFast(
+                tokenizer_object=letters, pad_token="a", eos_token="b"
+            ),
+            args=GRPOConfig(
+                output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
+                num_generations=len(numbers), per_device_train_batch_size=len(numbers),
+                max_grad_norm=0.0, learning_rate=0.01, save_strategy="no",
+                max_completion_length=8,
+                multi_objective_aggregation=aggregation,
+            ),
+            train_dataset=Dataset.from_list([{"prompt": "cd"}] * 2),
+            reward_funcs=[*judge_components(*map(str, range(len(rewards))), url=service.url)],
+            rollout_func=lambda prompts, _: {
+                "prompt_ids": [[2, 3] for _ in prompts],
+                "completion_ids": completions,
+                "logprobs": [[-3.0] * len(ids) for ids in completions],
+            },
+            callbacks=[watch],
+        )  # fmt: skip
+        trainer.train()
     (gradient,) = watch.gradients
     return gradient
 
