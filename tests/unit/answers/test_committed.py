@@ -144,31 +144,35 @@ def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
     assert committed(turn).clause == "7"
 
 
-PARTS = [
+PIECES = [
     *("\n", " ", "Q", "Q 12:", "Question", "\nquestion 3.\n", "\n **Problem** 2:", "\n> new Q:"),
     *("\n## Question\n", "\n#### Instructions 2\n", "\nExample 3:\n", "\n\tHUMAN:", " user", "İ"),
     *("<|im_start|>user", "<|user|>", "<start_of_turn>\n user", "[INST]", "\nNow try this one: "),
-    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "a b"),
+    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "answer", "the ", "final ", "correct "),
+    *(
+        "#",
+        "####",
+        "**",
+        "\\boxed",
+        "\\fbox",
+        "{18}",
+        "<answer>",
+        "</answer>",
+        "18",
+        ":",
+        "=",
+        "is",
+    ),
+    *("A:", "A**:", ">", '"answer"', "'final_answer'", "to the question", "anſwer", " " * 50),
+    *("\t" * 45, "x" * 30, "answer" + " " * 410 + "\n", "island", "boxes"),
 ]
 
 
-@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 @example("\n" + " " * 9 + "another question:")
 @example("<|start_header_id|>" + " " * 9 + "user")
-def test_turns_are_found_where_the_pattern_finds_them(text: str) -> None:
-    found = [turn.span() for turn in module._found_turns(text)]
-    assert found == [turn.span() for turn in module._TURN.finditer(text)]
-
-
-MARKERS = [
-    *("answer", "Answer", "the ", "my ", "final ", "correct ", "#", "####", " ", "\n", "**", "__"),
-    *("\\boxed", "\\fbox", "\\framebox", "{18}", "<answer>", "</answer>", "18", ":", "=", "is"),
-    *("A:", "A**:", "a:", ">", '"answer"', "'final_answer'", "to the question", "anſwer", "wer"),
-    *(" " * 50, "\t" * 45, "x" * 30, "answer" + " " * 410 + "\n", "island", "boxes"),
-]
-
-
-@given(st.lists(st.sampled_from(MARKERS), max_size=60).map("".join))
-def test_markers_are_found_where_the_pattern_finds_them(response: str) -> None:
-    found = [match.span() for match in markers._marked(response)]
-    assert found == [match.span() for match in markers._MARKER.finditer(response)]
+def test_turns_and_markers_are_found_where_the_patterns_find_them(text: str) -> None:
+    turns = [turn.span() for turn in module._found_turns(text)]
+    assert turns == [turn.span() for turn in module._TURN.finditer(text)]
+    found = [match.span() for match in markers._marked(text)]
+    assert found == [match.span() for match in markers._MARKER.finditer(text)]
