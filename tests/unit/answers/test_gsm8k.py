@@ -175,6 +175,37 @@ def test_a_marker_is_doubted_for_the_text_before_it(response: str) -> None:
     assert verify(response, "18").outcome == "abstain"
 
 
+PLAIN = {
+    "18": ["18.", "18.00", " 18\n", "**18**", "`18`", "$18$", r"\(18\)", r"\mathbf{18}", "{18}"],
+    "1800": ["1,800", "1{,}800", r"1\,800", "1,800.0"],
+    "-18": ["-18", "- 18", "**-18**", "-$18"],
+    "1/2": [".5", "0.5", r"\frac{1}{2}", r"\dfrac{1}{2}"],
+    "-0.5": [r"-\frac{1}{2}"],
+    "1234567.5": ["1,234,567.5"],
+    "18%": ["18%", r"18 \%", "18 percent"],
+}
+
+
+@pytest.mark.parametrize(("number", "forms"), PLAIN.items())
+def test_a_plain_number_is_read_exactly(number: str, forms: list[str]) -> None:
+    for form in forms:
+        assert verify(form, number).outcome == "right", form
+        assert verify(f"#### {form}", number).outcome == "right", form
+        assert verify(f"#### {form}", "7").outcome != "right", form
+
+
+OTHER = (
+    "about 18|> 18|18k|1.8 million|18 pm|3:30|18e3|9 * 2 = 18|6/8|1/0|3 1/2|1 800|1,80|007|--18|"
+    "1.2.3|18%|\u0661\u0668|18\u00b2|18 squared|18 pears and 3|eighteen|18 a b c d e"
+)
+
+
+@pytest.mark.parametrize("text", OTHER.split("|"))
+def test_no_other_text_is_a_plain_number(text: str) -> None:
+    for gold in ("18", "17", "1800"):
+        assert verify(f"#### {text}", gold).outcome == "abstain"
+
+
 @pytest.mark.parametrize(
     ("response", "rule"),
     [
