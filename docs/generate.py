@@ -160,8 +160,8 @@ def _python() -> str:
     from reward_serve_skyrl.envs import GSM8kJudgeEnv
     from reward_serve_slime import post_process_rewards
     from reward_serve_slime import score as slime_score
-    from reward_serve_trl import judge_reward, judge_rewards
-    from reward_serve_verl import compute_score, compute_score_batched, compute_score_sync
+    from reward_serve_trl import judge_components, judge_reward
+    from reward_serve_verl import compute_score
 
     sections: dict[str, list[Any]] = {
         "reward_serve": [
@@ -174,8 +174,8 @@ def _python() -> str:
         ],
         "reward_serve.client": [connect, Client, ScoringError, metrics_of],
         "reward_serve_skyrl": [GSM8kJudgeEnv],
-        "reward_serve_verl": [compute_score, compute_score_sync, compute_score_batched],
-        "reward_serve_trl": [judge_reward, judge_rewards],
+        "reward_serve_verl": [compute_score],
+        "reward_serve_trl": [judge_reward, judge_components],
         "reward_serve_slime": [slime_score, post_process_rewards],
     }
     text = "# Python\n"

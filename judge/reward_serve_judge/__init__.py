@@ -7,8 +7,7 @@ The core finds this module by the entry point ``reward_serve.judge`` and uses wh
 from __future__ import annotations
 
 from reward_serve_judge.canonical import canonical
-from reward_serve_judge.occurrence import OCCURRENCES, occurrence
-from reward_serve_judge.stated import stated
+from reward_serve_judge.places import OCCURRENCES, occurrence, stated
 from reward_serve_judge.weights import (
     ADAPTER,
     adapter_digest,

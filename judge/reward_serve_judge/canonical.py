@@ -16,10 +16,64 @@ import re
 import unicodedata
 from fractions import Fraction
 from functools import partial
+from itertools import groupby
 
-from reward_serve_judge.notation import plain_formulas
-from reward_serve_judge.steps import applied, steps
-from reward_serve_judge.words import ANY_NUMBER_WORD, SCALE_WORDS, words_value
+from reward_serve_judge.notation import applied, plain_formulas, steps
+
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+    fifteen sixteen seventeen eighteen nineteen"""
+SMALL_WORDS = {word: value for value, word in enumerate(_SMALL.split())}
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+TENS_WORDS = {word: 10 * value for value, word in enumerate(_TENS.split(), 2)} | {"fourty": 40}
+_SCALE_WORDS = {
+    "hundred": 100,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+_LONGEST_FIRST = sorted(
+    SMALL_WORDS.keys() | TENS_WORDS.keys() | _SCALE_WORDS.keys(),
+    key=lambda word: (word[0], -len(word)),
+)
+_BY_LETTER = groupby(_LONGEST_FIRST, key=lambda word: word[0])  # other words are left at once
+_NUMBER_WORD = "|".join(
+    f"{letter}(?:{'|'.join(word[1:] for word in words)})" for letter, words in _BY_LETTER
+)
+_NUMBER_WORD = f"(?:{_NUMBER_WORD})"
+
+
+def _words_value(words: list[str]) -> int | None:
+    """The value of words such as ["one", "hundred", "and", "five"]; None for "twenty twelve"."""
+    total, group, last_scale = 0, 0, 10**15
+    room = 100  # the next small word must be below this
+    previous = ""
+    for position, word in enumerate(words):
+        if word == "and":
+            if previous not in _SCALE_WORDS or position == len(words) - 1:
+                return None
+        elif word in SMALL_WORDS or word in TENS_WORDS:
+            value = SMALL_WORDS.get(word, TENS_WORDS.get(word, 0))
+            if value >= room or (value == 0 and len(words) > 1):
+                return None
+            group += value
+            room = 10 if value >= 20 else 0
+        elif word == "hundred":
+            if not 0 < group < 100 or group % 10 == 0:
+                return None
+            group, room = group * 100, 100
+        elif word in _SCALE_WORDS:
+            scale = _SCALE_WORDS[word]
+            if not group or scale >= last_scale:
+                return None
+            total, group, last_scale, room = total + group * scale, 0, scale, 100
+        elif word == "a" and position == 0 and words[1:2] and words[1] in _SCALE_WORDS:
+            group, room = 1, 0
+        else:
+            return None
+        previous = word
+    return total + group if words else None
+
 
 _DEGREE_SIGN = r"\^\s?\{?\s?\\circ\s?\}?|\\degree\b"
 _TYPOGRAPHY = {
@@ -55,7 +109,7 @@ _PARTS = {
     **dict.fromkeys(("tenth", "tenths"), 10),
 }
 _SCALES: dict[str, int | Fraction] = {
-    **SCALE_WORDS,
+    **_SCALE_WORDS,
     "k": 10**3,
     **dict.fromkeys(("m", "mn"), 10**6),
     "bn": 10**9,
@@ -147,7 +201,7 @@ def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
     number, stop = pieces[start], start + 1
     for end in range(start + 1, min(len(pieces), start + 2 * _MAX_WORDS + 1) + 1, 2):
         words = "".join(pieces[start:end]).lower().replace(",", "").replace("-", " ").split()
-        value = words_value(words)
+        value = _words_value(words)
         if value is not None:
             number, stop = str(value), end
         elif end > start + 1:
@@ -271,8 +325,8 @@ _STEPS = (
     _steps(
         (),
         (
-            rf"\b(?:a (?=hundred|thousand|million))?{ANY_NUMBER_WORD}"
-            rf"(?:(?:, |,? and | |-){ANY_NUMBER_WORD})*\b",
+            rf"\b(?:a (?=hundred|thousand|million))?{_NUMBER_WORD}"
+            rf"(?:(?:, |,? and | |-){_NUMBER_WORD})*\b",
             _words,
         ),
     ),

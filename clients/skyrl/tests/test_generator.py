@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,35 +17,25 @@ from reward_serve_skyrl.config import (
     check_judging_overlaps,
 )
 from reward_serve_skyrl.main import check_first_rows
-from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
 
-RESPONSES = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
-REWARDS = [1.0, 0.0, 1.0, 0.0]
+SECTION = "environment.skyrl_gym.gsm8k_judge"
 
 
 class Policy:
-    """Says the response that belongs to each prompt, after a pause."""
+    """Says the response that belongs to each prompt, each later than the one before."""
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        pause_s: Callable[[int], float] = lambda n: 0.0,
-        responses: Sequence[str] = RESPONSES,
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._responses = responses
-        self._pause_s = pause_s
+    def __init__(self, tokenizer: Any, responses: Sequence[str]) -> None:
+        self._tokenizer, self._responses = tokenizer, responses
 
     async def generate(self, engine_input: dict[str, Any], model: str | None = None) -> Any:
         (ids,) = engine_input["prompt_token_ids"]
         number = int(self._tokenizer.decode(ids).partition("row ")[2].partition(":")[0])
-        await asyncio.sleep(self._pause_s(number))
-        text = self._responses[number % len(self._responses)]
-        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        await asyncio.sleep(0.1 * number)
+        text = self._responses[number]
         return {
             "responses": [text],
-            "response_ids": [tokens],
+            "response_ids": [self._tokenizer.encode(text, add_special_tokens=False)],
             "stop_reasons": ["stop"],
             "response_logprobs": None,
         }
@@ -54,104 +44,73 @@ class Policy:
 
 
 def configured(url: str, *overrides: str) -> JudgedTrainConfig:
-    return JudgedTrainConfig.from_cli_overrides(
-        [
-            "environment.env_class=gsm8k_judge",
-            f"environment.skyrl_gym.gsm8k_judge.url={url}",
-            "environment.skyrl_gym.gsm8k_judge.timeout_s=10",
-            "generator.batched=false",
-            *overrides,
-        ]
-    )
+    settings = ["environment.env_class=gsm8k_judge", f"{SECTION}.url={url}"]
+    settings += [f"{SECTION}.timeout_s=10", "generator.batched=false", *overrides]
+    return JudgedTrainConfig.from_cli_overrides(settings)
 
 
-def extras(number: int, truth: Any = "18", **info: Any) -> dict[str, Any]:
+def extras(number: int, truth: Any = "18") -> dict[str, Any]:
     """The columns of a row beside its prompt."""
     return {
         "reward_spec": {"method": "rule", "ground_truth": truth},
-        "extra_info": {"split": "train", "index": number, "question": "How much?", **info},
+        "extra_info": {"split": "train", "index": number, "question": "How much?"},
     }
 
 
 def rollout(
-    config: JudgedTrainConfig,
-    policy: Policy,
-    tokenizer: Any,
-    samples: int = 4,
-    truth: Any = "18",
-    of_one_row: bool = False,
-    **info: Any,
-) -> Any:
-    """The generator's output for some samples, each of its own row by default."""
+    config: JudgedTrainConfig, tokenizer: Any, responses: Sequence[str], columns: Any
+) -> tuple[list[float], dict[str, Any]]:
+    """The rewards and the output of SkyRL's generator for samples with these columns."""
     register_envs()
     generator = SkyRLGymGenerator(
         generator_cfg=config.generator,
         skyrl_gym_cfg=config.environment.skyrl_gym,
-        inference_engine_client=policy,
+        inference_engine_client=Policy(tokenizer, responses),
         tokenizer=tokenizer,
     )
+    prompts = [f"row {number}: How much?" for number in range(len(responses))]
     batch = {
-        "prompts": [[{"role": "user", "content": f"row {n}: How much?"}] for n in range(samples)],
-        "env_classes": [config.environment.env_class] * samples,
-        "env_extras": [extras(0 if of_one_row else n, truth, **info) for n in range(samples)],
+        "prompts": [[{"role": "user", "content": prompt}] for prompt in prompts],
+        "env_classes": [config.environment.env_class] * len(responses),
+        "env_extras": columns,
         "sampling_params": None,
         "trajectory_ids": None,
         "batch_metadata": None,
     }
-    return asyncio.run(generator.generate(batch, disable_tqdm=True))
-
-
-def totals(output: Any) -> list[float]:
-    return [sum(r) if isinstance(r, list) else r for r in output["rewards"]]
+    output = asyncio.run(generator.generate(batch, disable_tqdm=True))
+    return [sum(r) if isinstance(r, list) else r for r in output["rewards"]], output
 
 
 def test_the_generator_gets_the_services_rewards(tokenizer: Any) -> None:
+    responses = ["9 * 2 = 18\n#### 18", "#### 17", "The answer is 18.", "#### 21"]
     with FakeService() as service:
-        output = rollout(configured(service.url), Policy(tokenizer), tokenizer)
+        config = configured(service.url)
+        rewards, output = rollout(config, tokenizer, responses, [extras(n) for n in range(4)])
 
-    assert totals(output) == REWARDS
+    assert rewards == [1.0, 0.0, 1.0, 0.0]
     metrics = output["rollout_metrics"]
     assert metrics["environment/judge_ok_mean"] == 1.0
     assert metrics["environment/judge_fallback_mean"] == 0.0
-
-
-def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokenizer: Any) -> None:
-    rubric = containing(right="18", marked="####, unless 17")
-    with FakeService(model=fake_rubric()) as service:
-        output = rollout(
-            configured(service.url), Policy(tokenizer), tokenizer, truth=None, rubric=rubric
-        )
-
-    assert totals(output) == [1.0, 0.0, 0.5, 0.5]  # of both criteria, or of the one answered
-    metrics = output["rollout_metrics"]
-    assert metrics["environment/judge_component_right_mean"] == 2 / 4
-    assert metrics["environment/judge_component_marked_mean"] == pytest.approx(2 / 3)
-    assert metrics["environment/judge_undecided_mean"] == 0.0
 
 
 def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
     tokenizer: Any,
 ) -> None:
     responses = ["short", "a longer one", "the longest of all", "   "]
-    settings = ("group_size=4", "on_failure=none")
+    samples = ("generator.n_samples_per_prompt=4", "trainer.train_batch_size=1")
     with FakeService() as service:
-        config = configured(
-            service.url,
-            "generator.n_samples_per_prompt=4",
-            "trainer.train_batch_size=1",
-            *(f"environment.skyrl_gym.gsm8k_judge.{setting}" for setting in settings),
-        )
+        settings = (f"{SECTION}.group_size=4", f"{SECTION}.on_failure=none")
+        config = configured(service.url, *samples, *settings)
         check_groups_meet(config)
-        policy = Policy(tokenizer, lambda n: 0.1 * n, responses)
-        output = rollout(config, policy, tokenizer, truth=None, of_one_row=True)
+        rewards, output = rollout(config, tokenizer, responses, [extras(0, None)] * 4)
 
     lengths = list(map(len, responses[:3]))
     undecided = [metrics["judge_undecided"] for metrics in output["env_metrics"]]
-    assert totals(output)[:3] == [length / lengths[2] for length in lengths]
+    assert rewards[:3] == [length / lengths[2] for length in lengths]
     assert undecided == [0.0, 0.0, 0.0, 1.0]  # DecidedOnly leaves it out; SkyRL needs a number
 
 
-def test_a_run_is_refused_at_its_first_rows(tokenizer: Any) -> None:
+def test_a_run_is_refused_at_its_first_rows() -> None:
     def dataset(*truths: Any) -> list[tuple[Any, ...]]:  # rows of SkyRL's PromptDataset
         return [([], None, extras(n, truth), str(n)) for n, truth in enumerate(truths)]
 
@@ -164,17 +123,6 @@ def test_a_run_is_refused_at_its_first_rows(tokenizer: Any) -> None:
         check_first_rows(config, dataset("18", "19"))
         with pytest.raises(RefusedRowError, match=r"row 1 .*: reference: is missing"):
             check_first_rows(config, dataset("18", None))
-
-
-def test_the_generator_ends_at_a_run_without_gold_answers(tokenizer: Any) -> None:
-    with FakeService() as service:
-        config = configured(service.url)
-        with pytest.raises(RefusedRowError, match="reference: is missing"):
-            rollout(config, Policy(tokenizer), tokenizer, truth=None)
-        rollout(config, Policy(tokenizer), tokenizer)
-        later = rollout(config, Policy(tokenizer), tokenizer, truth=None)
-
-    assert [metrics["judge_undecided"] for metrics in later["env_metrics"]] == [1.0] * 4
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,10 @@ NAME = {"trainer.run_name", "trainer.ckpt_path", "trainer.export_path"}
 
 
 def settings(reward: str, mode: str, **variables: str) -> list[str]:
-    """What a script of a run would pass to the entry point."""
-    return passed_by(f"run_{reward}_{mode}.sh", **variables)
-
-
-def passed_by(script: str, **variables: str) -> list[str]:
-    """What a script would pass to the entry point."""
+    """What a run's script would pass to the entry point."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run(
-        [SCRIPTS / script],
+        [SCRIPTS / f"run_{reward}_{mode}.sh"],
         env={**kept, "PRINT_CONFIG": "1", "DATA_DIR": "/d", "OUT_DIR": "/o", **variables},
         check=True,
         capture_output=True,
@@ -62,63 +57,36 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
     return {k: v for key, inner in value.items() for k, v in flat(inner, f"{path}.{key}").items()}
 
 
-def difference(one: tuple[str, str], other: tuple[str, str]) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two runs differ."""
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (("rule", "sync"), ("judge", "sync"), REWARD | NAME),
+        (("rule", "async"), ("judge", "async"), REWARD | NAME),
+        (("rule", "sync"), ("rule", "async"), MODE | NAME),
+        (("judge", "sync"), ("judge", "async"), MODE | NAME),
+    ],
+)
+def test_two_runs_differ_in_the_reward_or_the_mode_alone(
+    one: tuple[str, str], other: tuple[str, str], expected: set[str]
+) -> None:
     left, right = flat(asdict(config(*one))), flat(asdict(config(*other)))
+    assert {key.lstrip(".") for key in left if left[key] != right[key]} == expected
     assert left.keys() == right.keys()
-    return {k.lstrip("."): (left[k], right[k]) for k in left if left[k] != right[k]}
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_rule_and_judge_differ_in_the_reward_alone(mode: str) -> None:
-    assert difference(("rule", mode), ("judge", mode)).keys() == REWARD | NAME
-
-
-@pytest.mark.parametrize("reward", ["rule", "judge"])
-def test_sync_and_async_differ_in_the_mode_alone(reward: str) -> None:
-    assert difference((reward, "sync"), (reward, "async")).keys() == MODE | NAME
 
 
 @pytest.mark.parametrize(
-    ("variables", "url"),
+    ("mode", "variables", "url"),
     [
-        ({"JUDGE": "bundled"}, "http://127.0.0.1:8000"),
-        ({"JUDGE": "openai"}, "http://127.0.0.1:8000"),
-        ({"REWARD_SERVE_URL": "http://judge:9000"}, "http://judge:9000"),
+        ("async", {"JUDGE": "bundled"}, "http://127.0.0.1:8000"),
+        ("async", {"JUDGE": "openai"}, "http://127.0.0.1:8000"),
+        ("async", {"REWARD_SERVE_URL": "http://judge:9000"}, "http://judge:9000"),
+        ("one_gpu", {}, "http://127.0.0.1:8000"),
     ],
 )
-def test_a_judge_apart_is_asked_by_http(variables: dict[str, str], url: str) -> None:
-    section = read_config(settings("judge", "async", **variables)).environment.skyrl_gym.gsm8k_judge
+def test_a_judge_apart_is_asked_by_http(mode: str, variables: dict[str, str], url: str) -> None:
+    section = read_config(settings("judge", mode, **variables)).environment.skyrl_gym.gsm8k_judge
 
     assert (section.url, section.app) == (url, None)
-
-
-def test_one_gpu_is_shared_and_nothing_offloaded() -> None:
-    cfg = read_config(passed_by("run_judge_one_gpu.sh"))
-    trainer, section = cfg.trainer, cfg.environment.skyrl_gym.gsm8k_judge
-
-    assert trainer.placement.colocate_all
-    assert trainer.placement.policy_num_gpus_per_node * trainer.placement.policy_num_nodes == 1
-    assert not trainer.policy.fsdp_config.cpu_offload
-    assert not trainer.ref.fsdp_config.cpu_offload
-    assert trainer.policy.model.path == "Qwen/Qwen2.5-1.5B-Instruct"
-    assert (cfg.generator.n_samples_per_prompt, trainer.train_batch_size) == (5, 8)
-    assert (section.url, section.app) == ("http://127.0.0.1:8000", None)
-
-
-def test_the_judges_settings_reach_its_requests() -> None:
-    with FakeService() as service:
-        section = "environment.skyrl_gym.gsm8k_judge"
-        own = ["template=solution", "options.mode=generate", "options.max_tokens=64"]
-        own += ["max_attempts=3", "model=rule"]
-        there = settings("judge", "sync", REWARD_SERVE_URL=service.url)
-        cfg = read_config([*there, *(f"{section}.{setting}" for setting in own)])
-        check_judge_answers(cfg)
-
-    (request,) = service.calls[0].body["requests"]
-    assert (request["template"], request["model"]) == ("solution", "rule")
-    assert request["options"] == {"mode": "generate", "max_tokens": 64}
-    assert cfg.environment.skyrl_gym.gsm8k_judge.max_attempts == 3
 
 
 def test_a_misspelt_setting_is_refused() -> None:

@@ -3,36 +3,73 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from clients.skyrl.tests import small_run
 from clients.skyrl.tests.cpu_training import Dispatch, on_cpu
-from clients.skyrl.tests.small_run import Logged
+from examples.gsm8k.prepare_dataset import Variant, prepared, write
 from reward_serve.client.rows import PROBED_ROWS
 from reward_serve_skyrl import main
 from tests.fake_service import FakeService
 
+ROWS = [{"question": f"What is {n} + 1?", "answer": f"It is.\n#### {n + 1}"} for n in range(12)]
 PROMPTS, SAMPLES = 4, 2
 A_STEP = PROMPTS * SAMPLES
 LIFE = PROBED_ROWS + 1 + A_STEP + SAMPLES
 """Verdicts before the service dies: the checks before training, a step, and one prompt."""
 
 
-class Policy(small_run.Policy):
+class Policy:
     """Answers each prompt rightly and wrongly in turn; in a step, all but one prompt's late."""
 
     def __init__(self, tokenizer: Any) -> None:
-        super().__init__(tokenizer)
+        self._tokenizer = tokenizer
         self._asked: list[int] = []
 
-    async def text(self, number: int) -> str:
+    async def generate(self, engine_input: Any, model: str | None = None) -> dict[str, Any]:
+        (ids,) = engine_input["prompt_token_ids"]
+        number = int(self._tokenizer.decode(ids).partition("What is ")[2].partition(" +")[0])
         step, wrong = len(self._asked) // A_STEP, self._asked.count(number) % 2
         self._asked.append(number)
         await asyncio.sleep(0 if number == self._asked[step * A_STEP] else 1)
-        return f"#### {number + 1 - wrong}"
+        text = f"#### {number + 1 - wrong}"
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        return {
+            "responses": [text],
+            "response_ids": [tokens],
+            "stop_reasons": ["stop"],
+            "response_logprobs": [[0.0] * len(tokens)],
+        }
+
+    async def finish_session(self, session_id: Any) -> None: ...
+    async def pause_generation(self) -> None: ...
+    async def resume_generation(self) -> None: ...
+    def increment_weight_version(self) -> None: ...
+
+
+class Logged:
+    """A tracker that keeps each step's metrics."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, dict[str, Any]] = {}
+        self.tables: dict[int, list[tuple[Any, ...]]] = {}
+
+    def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
+        self.steps.setdefault(step, {}).update(data)
+
+    def log_samples_to_table(
+        self, key: str, columns: list[str], samples: list[tuple[Any, ...]], step: int
+    ) -> None:
+        assert {len(sample) for sample in samples} == {len(columns)}
+        self.tables[step] = samples
+
+    def finish(self) -> None: ...
+    def log_exception(self, error: Exception, step: int) -> None: ...
 
 
 class Experiment(main.SyncExp):
@@ -59,8 +96,11 @@ class Experiment(main.SyncExp):
 def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_run.write_rows(tmp_path)
-    small_run.without_worker_classes(monkeypatch)
+    for split in ("train", "validation"):
+        write(prepared(ROWS, split, Variant.judge), tmp_path / f"{split}.parquet")
+    workers: Any = ModuleType("skyrl.backends.skyrl_train.workers.fsdp.fsdp_worker")
+    workers.CriticWorker = workers.PolicyWorker = workers.RefWorker = None
+    monkeypatch.setitem(sys.modules, workers.__name__, workers)  # it needs flash-attn
     monkeypatch.setattr(main, "SyncExp", Experiment)
     with FakeService() as service, on_cpu():
 
@@ -69,7 +109,7 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
                 raise ConnectionAbortedError
 
         service.before_reply = die
-        main.train(main.read_config(settings_of(tmp_path, tokenizer.name_or_path, service.url)))
+        main.train(main.read_config(settings(tmp_path, tokenizer.name_or_path, service.url)))
 
     steps, dispatch = Experiment.logged.steps, Experiment.dispatch
     shares = [steps[n]["reward/undecided_share"] for n in (1, 2, 3)]
@@ -86,13 +126,35 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     assert "reward/avg_raw_reward" not in steps[3]
 
 
-def settings_of(data: Path, policy: str, url: str) -> list[str]:
-    """A small synchronous run, whose judge alone decides."""
+def settings(data: Path, policy: str, url: str) -> list[str]:
+    """One epoch over the rows, with neither evaluation nor checkpoints; the judge alone decides."""
+    section = "environment.skyrl_gym.gsm8k_judge"
     return [
-        *small_run.settings(data, policy, url, PROMPTS, SAMPLES),
-        "environment.skyrl_gym.gsm8k_judge.on_failure=none",
-        "environment.skyrl_gym.gsm8k_judge.timeout_s=2",
-        "environment.skyrl_gym.gsm8k_judge.max_undecided=1",
-        f"environment.skyrl_gym.gsm8k_judge.samples={data}/samples.jsonl",
-        "environment.skyrl_gym.gsm8k_judge.samples_every=1",
+        f"data.train_data=['{data}/train.parquet']",
+        f"data.val_data=['{data}/validation.parquet']",
+        "data.dataloader.num_workers=0",
+        "environment.env_class=gsm8k_judge",
+        f"{section}.url={url}",
+        f"{section}.on_failure=none",
+        f"{section}.timeout_s=2",
+        f"{section}.max_undecided=1",
+        f"{section}.samples={data}/samples.jsonl",
+        f"{section}.samples_every=1",
+        f"trainer.policy.model.path={policy}",
+        "trainer.placement.colocate_all=false",
+        "trainer.algorithm.use_kl_loss=false",
+        f"trainer.train_batch_size={PROMPTS}",
+        f"trainer.policy_mini_batch_size={PROMPTS}",
+        "trainer.epochs=1",
+        "trainer.eval_interval=-1",
+        "trainer.ckpt_interval=-1",
+        "trainer.hf_save_interval=-1",
+        "trainer.resume_mode=none",
+        "trainer.enable_ray_gpu_monitor=false",
+        "trainer.logger=console",
+        f"trainer.ckpt_path={data}/checkpoints",
+        f"trainer.export_path={data}/exports",
+        f"generator.n_samples_per_prompt={SAMPLES}",
+        "generator.batched=false",
+        "generator.inference_engine.enable_ray_prometheus_stats=false",
     ]

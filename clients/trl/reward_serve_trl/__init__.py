@@ -15,13 +15,11 @@ from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import check_first_results, request_of, texts_of
+from reward_serve.client.rows import check_first_results, request_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.schema import ScoreResult
-from reward_serve_answers import verify_any
-from reward_serve_answers.values import UnusableReferenceError
 
-__all__ = ["RewardFunction", "judge_components", "judge_reward", "judge_rewards"]
+__all__ = ["RewardFunction", "judge_components", "judge_reward"]
 
 _AVERAGES_NONE = "GRPOWithReplayBufferTrainer"
 _TRLS = frozenset(
@@ -62,32 +60,6 @@ def judge_reward(
     return RewardFunction(name, judged, _score)
 
 
-def judge_rewards(
-    *,
-    reference: str | None = "answer",
-    question: str | None = "question",
-    name: str = "judge_reward",
-    **settings: Any,
-) -> list[RewardFunction]:
-    """Three reward functions from one request, each a column in TRL's logs.
-
-    ``judge_reward`` is the judge's score. ``rule_agreement`` is 1.0 if the rule verifier proves the
-    judge's verdict and 0.0 if it proves the opposite. ``length`` is the completion's token count.
-    Set their weights with ``GRPOConfig(reward_weights=[1.0, 0.0, -0.001])``. All three are None for
-    undecided samples, so TRL leaves them out.
-
-    Args:
-        reference: as in ``judge_reward``.
-        question: as in ``judge_reward``.
-        name: name of the first function.
-        **settings: as in ``judge_reward``.
-    """
-    judged = _Judged(reference, question, settings)
-    parts: dict[str, Callable[..., float | None]]
-    parts = {name: _score, "rule_agreement": _rule_agreement, "length": _length}
-    return [RewardFunction(each, judged, read) for each, read in parts.items()]
-
-
 def judge_components(
     *names: str,
     reference: str | None = None,
@@ -121,7 +93,9 @@ class RewardFunction:
         read: one reward of a result; None for a sample without one.
     """
 
-    def __init__(self, name: str, judged: _Judged, read: Callable[..., float | None]) -> None:
+    def __init__(
+        self, name: str, judged: _Judged, read: Callable[[ScoreResult], float | None]
+    ) -> None:
         self.__name__ = name
         self._judged, self._read = judged, read
 
@@ -139,26 +113,15 @@ class RewardFunction:
                 f"{_AVERAGES_NONE} counts a reward of None as 0; use GRPOTrainer, or set on_failure"
             )
         results = await self._judged.results(completions, {"prompts": prompts, **columns})
-        golds = self._judged.references(columns, len(results))
-        tokens = columns.get("completion_ids") or [[]] * len(results)
-        return [
-            self._read(result, _text(completion), gold, len(ids))
-            for result, completion, gold, ids in zip(
-                results, completions, golds, tokens, strict=True
-            )
-        ]
+        return [self._read(result) for result in results]
 
 
-def _score(result: ScoreResult, *_: object) -> float | None:
+def _score(result: ScoreResult) -> float | None:
     return result.score
 
 
-def _component(name: str, result: ScoreResult, *_: object) -> float | None:
+def _component(name: str, result: ScoreResult) -> float | None:
     return components_of(result).get(name)
-
-
-def _length(result: ScoreResult, response: str, golds: list[str], tokens: int) -> float | None:
-    return None if result.score is None else float(tokens)
 
 
 class _Judged:
@@ -203,11 +166,11 @@ class _Judged:
     async def _score(
         self, completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[ScoreResult]:
-        golds = self.references(columns, len(completions))
-        questions = columns.get(self._question) if self._question else None
-        rubrics = _column(columns, self._rubric, "rubric") if self._rubric else None
         absent = [None] * len(completions)
-        rows = zip(completions, golds, questions or absent, rubrics or absent, strict=True)
+        golds = _column(columns, self._reference, "reference") if self._reference else absent
+        rubrics = _column(columns, self._rubric, "rubric") if self._rubric else absent
+        questions = columns.get(self._question) if self._question else None
+        rows = zip(completions, golds, questions or absent, rubrics, strict=True)
         requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
@@ -220,12 +183,6 @@ class _Judged:
         _log(columns, results)
         check_first_results(self._client, results)
         return results
-
-    def references(self, columns: Mapping[str, Any], samples: int) -> list[list[str]]:
-        """The gold answers of each sample; an empty list if it has none."""
-        if self._reference is None:
-            return [[]] * samples
-        return [texts_of(cell) for cell in _column(columns, self._reference, "reference")]
 
 
 def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:
@@ -277,20 +234,6 @@ def _text(completion: Any) -> str:
     turns: Sequence[Mapping[str, Any]] = completion
     texts = [turn.get("content") for turn in turns if turn.get("role", "assistant") == "assistant"]
     return str(texts[-1] or "") if texts else ""
-
-
-def _rule_agreement(
-    result: ScoreResult, response: str, references: list[str], *_: object
-) -> float | None:
-    score = result.score
-    if score is None or not references:
-        return None
-    try:
-        proven = verify_any(response, references)
-    except UnusableReferenceError:  # the score is a fallback
-        return None
-    right = {"right": True, "wrong": False}.get(proven.outcome)
-    return None if right is None else float(right == (score >= 0.5))
 
 
 def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult]) -> None:

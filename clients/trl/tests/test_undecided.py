@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from reward_serve_trl import judge_components, judge_reward
-from tests.fake_rubric import containing, fake_rubric
-from tests.fake_service import FakeService
+from reward_serve_trl import judge_components
+from tests.fake_service import FakeService, Reply
 
 FOUR = [1.0, 0.0, None, 0.0]
-BLANK = -1
 EIGHT = [1.0, None, 0.0, 0.0, None, 1.0, 1.0, 0.5]
 
 
@@ -34,27 +32,17 @@ class Watch(TrainerCallback):  # type: ignore[misc]  # transformers is untyped h
 
 
 def tokens(number: int) -> list[int]:
-    return (
-        []
-        if number == BLANK
-        else [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
-    )
+    return [3 + (5 * number + 2 * place) % 20 for place in range(2 + number % 3)]
 
 
-def _returns(rewards: Sequence[float | None]) -> Callable[..., Any]:
-    return lambda **_: list(rewards)
+def result_of(scores: Sequence[float | None]) -> dict[str, Any]:
+    """A service's result with a component for each score; None where it failed."""
+    parts = [{"score": s, "status": "error" if s is None else "ok"} for s in scores]
+    return {"status": "ok", "score": 0.5, "components": {str(n): p for n, p in enumerate(parts)}}
 
 
-def train(
-    rewards: Sequence[float | None],
-    numbers: Sequence[int],
-    out: Path,
-    reward: Callable[..., Any] | None = None,
-    others: Sequence[Sequence[float | None]] = (),
-    components: Sequence[Callable[..., Any]] = (),
-    row: dict[str, Any] | None = None,
-) -> torch.Tensor:
-    """The gradient of a step on the completions of these numbers."""
+def train(numbers: Sequence[int], out: Path, *rewards: Sequence[float | None]) -> torch.Tensor:
+    """The gradient of a step on the completions of these numbers, with these components."""
     vocabulary = {chr(ord("a") + n): n for n in range(26)}
     letters = Tokenizer(models.WordLevel(vocabulary, unk_token="a"))
     letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -67,29 +55,32 @@ def train(
     )  # fmt: skip
     completions = [[*tokens(number), 1] for number in numbers]
     watch = Watch()
-    aggregation = "normalize_then_sum" if others or components else "sum_then_normalize"
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=PreTrainedTokenizerFast(
-            tokenizer_object=letters, pad_token="a", eos_token="b"
-        ),
-        args=GRPOConfig(
-            output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
-            num_generations=len(rewards), per_device_train_batch_size=len(rewards),
-            max_grad_norm=0.0, learning_rate=0.01, save_strategy="no",
-            max_completion_length=8,
-            multi_objective_aggregation=aggregation,
-        ),
-        train_dataset=Dataset.from_list([{"prompt": "cd", **(row or {"answer": None})}] * 2),
-        reward_funcs=[*components] or [reward or _returns(rewards), *map(_returns, others)],
-        rollout_func=lambda prompts, _: {
-            "prompt_ids": [[2, 3] for _ in prompts],
-            "completion_ids": completions,
-            "logprobs": [[-3.0] * len(ids) for ids in completions],
-        },
-        callbacks=[watch],
-    )  # fmt: skip
-    trainer.train()
+    aggregation = "normalize_then_sum" if len(rewards) > 1 else "sum_then_normalize"
+    with FakeService() as service:
+        results = list(map(result_of, zip(*rewards, strict=True)))
+        service.replies["/v1/score/batch"] = Reply({"results": results})
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=PreTrainedTokenizerFast(
+                tokenizer_object=letters, pad_token="a", eos_token="b"
+            ),
+            args=GRPOConfig(
+                output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
+                num_generations=len(numbers), per_device_train_batch_size=len(numbers),
+                max_grad_norm=0.0, learning_rate=0.01, save_strategy="no",
+                max_completion_length=8,
+                multi_objective_aggregation=aggregation,
+            ),
+            train_dataset=Dataset.from_list([{"prompt": "cd"}] * 2),
+            reward_funcs=[*judge_components(*map(str, range(len(rewards))), url=service.url)],
+            rollout_func=lambda prompts, _: {
+                "prompt_ids": [[2, 3] for _ in prompts],
+                "completion_ids": completions,
+                "logprobs": [[-3.0] * len(ids) for ids in completions],
+            },
+            callbacks=[watch],
+        )  # fmt: skip
+        trainer.train()
     (gradient,) = watch.gradients
     return gradient
 
@@ -99,8 +90,8 @@ def test_the_baseline_is_of_decided_samples_and_dapo_counts_the_others_tokens(
     rewards: list[float | None], tmp_path: Path
 ) -> None:
     decided = [n for n, reward in enumerate(rewards) if reward is not None]
-    got = train(rewards, range(len(rewards)), tmp_path)
-    without = train([rewards[n] for n in decided], decided, tmp_path)
+    got = train(range(len(rewards)), tmp_path, rewards)
+    without = train(decided, tmp_path, [rewards[n] for n in decided])
     share = sum(len(tokens(n)) + 1 for n in decided) / sum(
         len(tokens(n)) + 1 for n in range(len(rewards))
     )
@@ -113,54 +104,17 @@ def test_the_baseline_is_of_decided_samples_and_dapo_counts_the_others_tokens(
 def test_a_lone_survivor_or_none_has_no_gradient_but_an_optimiser_step(
     rewards: list[float | None], tmp_path: Path
 ) -> None:
-    assert not train(rewards, range(4), tmp_path).any()  # ``train`` found one optimiser step
-
-
-def test_a_group_is_judged_in_one_call_and_trains_on_its_scores(tmp_path: Path) -> None:
-    numbers = [0, 1, BLANK, 2]
-    rewards: list[float | None] = []
-
-    with FakeService() as service:
-        judged = judge_reward(url=service.url, reference=None, group_size=4)
-
-        async def reward(**batch: Any) -> list[float | None]:
-            rewards.extend(await judged(**batch))
-            return rewards
-
-        got = train(FOUR, numbers, tmp_path, reward=reward)
-        (call,) = service.calls
-    lengths = list(map(len, call.body["responses"]))
-    expected = train(rewards, numbers, tmp_path)
-
-    assert (call.path, call.body["question"]) == ("/v1/score/group", "cd")
-    assert rewards == [length / max(lengths) if length else None for length in lengths]
-    assert rewards[2] is None and len(set(rewards)) == 4
-    assert expected.abs().max() > 1e-3
-    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
+    assert not train(range(4), tmp_path, rewards).any()  # ``train`` found one optimiser step
 
 
 def test_an_absent_component_touches_only_its_own_baseline(tmp_path: Path) -> None:
     true, brief = [1.0, 0.0, 1.0, 0.0], [0.2, None, 0.4, 0.9]
     summed = [a + (b or 0.0) for a, b in zip(normalised(true), normalised(brief), strict=True)]
-    expected = train(summed, range(4), tmp_path)
-    got = train(true, range(4), tmp_path, others=[brief])
+    expected = train(range(4), tmp_path, summed)
+    got = train(range(4), tmp_path, true, brief)
 
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
-
-
-def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tmp_path: Path) -> None:
-    rubric = containing(first="f", last="t, unless k")  # completions: d f, i k m, n p r t, s u
-    with FakeService(model=fake_rubric()) as service:
-        parts = judge_components("first", "last", rubric="rubric", url=service.url)
-        got = train(FOUR, range(4), tmp_path, components=parts, row={"rubric": rubric})
-        (call,) = service.calls
-    first, last = [1.0, 0.0, 0.0, 0.0], [0.0, None, 1.0, 0.0]
-    expected = train(first, range(4), tmp_path, others=[last])
-
-    assert [set(one) & {"reference", "question"} for one in call.body["requests"]] == [set()] * 4
-    assert expected.abs().max() > 1e-3
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def normalised(rewards: Sequence[float | None]) -> list[float | None]:

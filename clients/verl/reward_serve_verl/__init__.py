@@ -8,6 +8,6 @@
 ``python -m reward_serve_verl.main`` is verl's entry point, preceded by a probe of the service.
 """
 
-from reward_serve_verl.scoring import compute_score, compute_score_batched, compute_score_sync
+from reward_serve_verl.scoring import compute_score
 
-__all__ = ["compute_score", "compute_score_batched", "compute_score_sync"]
+__all__ = ["compute_score"]

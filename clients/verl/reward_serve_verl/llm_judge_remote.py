@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from reward_serve.client import ScoringError
+from reward_serve.client import Client, ScoringError
+from reward_serve.client.rows import check_first_results
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_verl.scoring import results_of, rows_of
+from reward_serve_verl.scoring import client_for, request_for
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def compute_score(
         data_source: not used.
         solution_str: the response.
         ground_truth: one or several gold answers or solutions.
-        extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
+        extra_info: the row's ``extra_info``; ``scoring.py`` lists the keys that are read.
         data_sources: not used.
         solution_strs: the responses.
         ground_truths: ``ground_truth`` of each response.
@@ -54,31 +55,44 @@ def compute_score(
         RefusedRowError: the service refuses this process's first rows.
         ScoringError: the service refuses a later row, and no rule decides it.
     """
-    if solution_strs is not None or ground_truths is not None:
-        given = (data_sources, solution_strs, ground_truths)  # verl's columns are arrays
-        sources, solutions, truths = ([] if one is None else list(one) for one in given)
-        sources = sources or [""] * len(solutions)
-        return compute_score_batched(sources, solutions, truths, extra_infos)
+    if solution_strs is not None:
+        truths = [] if ground_truths is None else ground_truths
+        return compute_score_batched(data_sources, solution_strs, truths, extra_infos)
     if solution_str is None:
         raise ValueError("solution_str: is missing; give it, or solution_strs and ground_truths")
-    return compute_score_batched([""], [solution_str], [ground_truth], [extra_info])[0]
+    return compute_score_batched(None, [solution_str], [ground_truth], [extra_info])[0]
 
 
 def compute_score_batched(
-    data_sources: Sequence[str],
+    data_sources: Sequence[str] | None,
     solution_strs: Sequence[str],
     ground_truths: Sequence[Any],
     extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
 ) -> list[float]:
-    """Score each response, in order; see ``compute_score``.
+    """Score each response, in order, with one batch for each service; see ``compute_score``.
 
     Raises:
         ValueError: the lists differ in length.
         RefusedRowError: the service refuses this process's first rows.
         ScoringError: the service refuses a later row, and no rule decides it.
     """
-    rows = rows_of(data_sources, solution_strs, ground_truths, extra_infos)
-    return [_as_float(result) for result in results_of(rows, {})]
+    given = [None] * len(solution_strs) if extra_infos is None else extra_infos
+    infos = [info or {} for info in given]
+    if not len(solution_strs) == len(ground_truths) == len(infos):
+        raise ValueError(
+            f"solution_strs, ground_truths, extra_infos: {len(solution_strs)}, "
+            f"{len(ground_truths)} and {len(infos)}; must be equally long"
+        )
+    by_client: dict[Client, list[int]] = {}
+    for row, info in enumerate(infos):
+        by_client.setdefault(client_for(info, {}), []).append(row)
+    scores: dict[int, float] = {}
+    for client, rows in by_client.items():
+        asked = [request_for(solution_strs[row], ground_truths[row], infos[row]) for row in rows]
+        results = client.score_batch(asked)
+        check_first_results(client, results)
+        scores.update(zip(rows, map(_as_float, results), strict=True))
+    return [scores[row] for row in range(len(infos))]
 
 
 def _as_float(result: ScoreResult) -> float:

@@ -1,9 +1,20 @@
-"""The reward functions that verl calls. Each reward is a dict of numbers with the same keys.
+"""The reward function that verl calls. Each reward is a dict of numbers with the same keys.
 
 Undecided samples raise ``ScoringError``: verl's V1 trainer then stores no trajectory for them, and
 the group's baseline excludes them (``training.py``). Rows whose ``data_source`` matches none of the
 patterns in ``reward_kwargs.judged_data_sources`` are scored by verl's own
 ``default_compute_score``, without the service.
+
+Keys of a row's ``extra_info``:
+
+- The service, also in ``LLM_JUDGE_SERVER_*`` variables: ``server_url``, ``api_key``, ``timeout``,
+  and ``batch_size``.
+- The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
+  ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
+  (a name, ``default`` for the deployment's own, or template text if the deployment has
+  ``judge.inline_templates``).
+- The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
+  ``prompt``.
 """
 
 from __future__ import annotations
@@ -11,15 +22,124 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reward_serve.client import Client, ScoringError, metrics_of
-from reward_serve.client.outcomes import check_on_failure, components_of
-from reward_serve.client.rows import PROBE_RESPONSE, check_first_results, check_rows
+from reward_serve.client import Client, ScoringError, connect, metrics_of
+from reward_serve.client.outcomes import components_of
+from reward_serve.client.rows import PROBE_RESPONSE, check_rows, request_of, text_of, texts_of
 from reward_serve.schema import ScoreResult, Status
-from reward_serve_verl.requests import client_for, request_for
+
+_CLIENT_SETTINGS = (
+    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
+    "max_batch", "max_attempts", "samples", "samples_every",
+)  # fmt: skip
+_VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
+"""Arguments that verl adds to ``reward_kwargs``; ignored."""
+_ROW_SETTINGS = ("judged_data_sources", "group_size", "components")
+"""Settings of rows and rewards, not of the client."""
+_ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
+"""Settings that exclude each other."""
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_new_tokens": "max_tokens",
+    "enable_thinking": "enable_thinking",
+}
+_REASONING = "detailed"
+"""The template that requests reasoning before the verdict."""
+
+
+def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
+    """The client for a row; the row overrides the settings, which override the variables.
+
+    Raises:
+        ValueError: a setting is unknown or invalid.
+    """
+    ours = (*_CLIENT_SETTINGS, *_ROW_SETTINGS)
+    if unknown := settings.keys() - _VERLS.union(ours):
+        raise ValueError(
+            f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from {', '.join(ours)}"
+        )
+    # A rule's 0 or 1 is on another scale than a place in a group.
+    chosen: dict[str, Any] = {"on_failure": "none" if settings.get("group_size") else "rule"}
+    chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
+    for name, key, variable in (
+        ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
+        ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
+        ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
+    ):
+        value = None if info.get(key) == "" else info.get(key)
+        other = _ALTERNATIVES.get(name, name)
+        if value is None and name not in chosen and other not in chosen:
+            value = os.environ.get(variable)
+        if value is not None:
+            chosen[name] = float(value) if name == "timeout_s" else value
+            if other != name:
+                chosen.pop(other, None)
+    if info.get("batch_size"):
+        chosen["max_batch"] = int(info["batch_size"])
+    return connect(**chosen)
+
+
+def request_for(
+    response: str, ground_truth: Any, info: Mapping[str, Any], group_size: int | None = None
+) -> dict[str, Any]:
+    """The scoring request for a row.
+
+    Args:
+        response: the response.
+        ground_truth: the row's gold answers.
+        info: the row's ``extra_info``.
+        group_size: samples of a prompt, to judge them against each other.
+    """
+    question = text_of(info.get("problem")) or text_of(info.get("question"))
+    gold = references(ground_truth, info.get("prompt") or question, info)
+    request = request_of(response, gold, question, info.get("rubric"), info)
+    if model := text_of(info.get("model_name")):
+        request["model"] = model
+    template = text_of(info.get("prompt_template")) or "default"
+    if template != "default":
+        request["template"] = template
+    if group_size is not None:
+        request["group_size"] = group_size
+    options = {
+        ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
+    }
+    if options.get("enable_thinking") or template == _REASONING:
+        options["mode"] = "generate"  # label mode generates no reasoning
+    return {**request, "options": options} if options else request
+
+
+def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
+    """The gold answers to compare with; a filter that leaves none is ignored.
+
+    Args:
+        ground_truth: a gold answer, a list, or a mapping from names; missing values are skipped.
+        prompt: the prompt; ``filter_gt_by_prompt_token`` looks for its last word, ignoring case.
+        info: the row's ``extra_info``.
+    """
+    if isinstance(ground_truth, Mapping):
+        named = [
+            (str(name), text) for name, cell in ground_truth.items() for text in texts_of(cell)
+        ]
+    else:
+        named = [(text, text) for text in texts_of(ground_truth)]
+    kept = texts = [text for _, text in named]
+    if wanted := set(texts_of(info.get("target_gt"))):
+        kept = [text for name, text in named if wanted & {name, text}] or texts
+    if info.get("filter_gt_by_prompt_token") and str(prompt or "").split():
+        last = _words(str(prompt).split()[-1])
+        kept = [text for text in kept if last and last <= _words(text)] or kept
+    return kept
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +196,7 @@ async def compute_score(
             patterns in ``judged_data_sources``.
         solution_str: the response.
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
-        extra_info: the row's ``extra_info``; ``requests.py`` lists the keys that are read.
+        extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
             others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
             judge the samples of a row (``extra_info.index``) against each other; and
@@ -97,100 +217,6 @@ async def compute_score(
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
     return as_reward(await client.ascore(request), settings.get("components") or ())
-
-
-def compute_score_sync(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """``compute_score`` for callers that cannot await; verl runs it in a thread.
-
-    Raises:
-        ScoringError: the sample is undecided.
-    """
-    info = extra_info or {}
-    if not is_judged(data_source, settings):
-        return default_reward(data_source, solution_str, ground_truth, info)
-    client = client_for(info, settings)
-    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
-    return as_reward(client.score(request), settings.get("components") or ())
-
-
-def compute_score_batched(
-    data_sources: Sequence[str],
-    solution_strs: Sequence[str],
-    ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
-    **settings: Any,
-) -> list[dict[str, float]]:
-    """The result of ``compute_score`` for each response, in order.
-
-    Raises:
-        ValueError: the lists differ in length, or ``on_failure`` is not a number: every sample of
-            a batch needs a score.
-        RefusedRowError: the service refuses a row of this process's first batch.
-    """
-    if not isinstance(check_on_failure(settings.get("on_failure", "rule")), float):
-        raise ValueError(
-            "compute_score_batched cannot leave undecided samples out; set their reward "
-            "(on_failure=0.0), or use compute_score"
-        )
-    rows = rows_of(data_sources, solution_strs, ground_truths, extra_infos)
-    judged = [row for row in rows if is_judged(row[0], settings)]
-    results = iter(results_of(judged, settings))
-    names = settings.get("components") or ()
-    return [
-        as_reward(next(results), names) if is_judged(row[0], settings) else default_reward(*row)
-        for row in rows
-    ]
-
-
-Row = tuple[str, str, Any, Mapping[str, Any]]
-"""A data source, a response, its gold answers and its ``extra_info``."""
-
-
-def rows_of(
-    data_sources: Sequence[str],
-    solution_strs: Sequence[str],
-    ground_truths: Sequence[Any],
-    extra_infos: Sequence[Mapping[str, Any] | None] | None,
-) -> list[Row]:
-    """The rows of verl's columns.
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
-    given = [] if extra_infos is None else list(extra_infos)  # verl's columns are arrays
-    infos = [info or {} for info in given or [None] * len(solution_strs)]
-    lengths = {len(data_sources), len(solution_strs), len(ground_truths), len(infos)}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"data_sources, solution_strs, ground_truths, extra_infos: {len(data_sources)}, "
-            f"{len(solution_strs)}, {len(ground_truths)} and {len(infos)}; must be equally long"
-        )
-    return list(zip(data_sources, solution_strs, ground_truths, infos, strict=True))
-
-
-def results_of(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[ScoreResult]:
-    """A result for each row, in order; each client is sent one batch.
-
-    Raises:
-        RefusedRowError: the service refuses a row of this process's first batch.
-    """
-    by_client: dict[Client, list[int]] = {}
-    for index, (*_, info) in enumerate(rows):
-        by_client.setdefault(client_for(info, settings), []).append(index)
-    results: dict[int, ScoreResult] = {}
-    for client, indices in by_client.items():
-        size = settings.get("group_size")
-        requests = [request_for(*rows[index][1:], size) for index in indices]
-        scored = client.score_batch(requests)
-        check_first_results(client, scored)
-        results.update(zip(indices, scored, strict=True))
-    return [results[index] for index in range(len(rows))]
 
 
 def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:

@@ -21,9 +21,9 @@ import transfer_queue
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from reward_serve.client.outcomes import check_on_failure
 from reward_serve.client.samples import SampleReader, log_table
-from reward_serve_verl.requests import client_for
-from reward_serve_verl.scoring import is_judged
+from reward_serve_verl.scoring import client_for, is_judged
 
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
@@ -39,8 +39,8 @@ class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is
         settings = function.get("reward_kwargs") or {}
         client_for({}, settings)
         is_judged("", settings)  # checks the patterns
-        on_failure = settings.get("on_failure", "rule")
-        if not config.trainer.use_v1 and not _is_number(on_failure):
+        on_failure = check_on_failure(settings.get("on_failure", "rule"))
+        if not config.trainer.use_v1 and not isinstance(on_failure, float):
             raise ValueError(
                 f"trainer.use_v1=false with on_failure={on_failure}: that trainer stops at the "
                 "first undecided sample; set trainer.use_v1=true, or a reward for undecided "
@@ -110,11 +110,3 @@ def _uid(key: str) -> str:
 def _of_one_session(keys: Iterable[str]) -> set[str]:
     counts = Counter(_uid(session) for session in {key.rpartition("_")[0] for key in keys})
     return {uid for uid, count in counts.items() if count == 1}
-
-
-def _is_number(value: object) -> bool:
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -19,7 +19,6 @@ LENGTH = 24
 def configured(
     url: str | None,
     tokenizer: Path,
-    name: str = "compute_score",
     manager: str = "naive",
     use_v1: bool = True,
     **settings: Any,
@@ -29,14 +28,13 @@ def configured(
     Args:
         url: the service.
         tokenizer: a folder.
-        name: the function of the adapter.
         manager: verl's "naive" or the adapter's "DecidedRewardManager".
         use_v1: whether verl's V1 trainer runs.
         settings: further ``reward_kwargs``.
     """
     function = {
         "path": "pkg://reward_serve_verl",
-        "name": name,
+        "name": "compute_score",
         "reward_kwargs": {"url": url, "timeout_s": 20, "max_attempts": 2, **settings},
     }
     module = {"path": "pkg://reward_serve_verl.training"}

@@ -18,6 +18,7 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from reward_serve_verl import compute_score
 from reward_serve_verl.main import ProbingTaskRunner, main
 from tests.fake_service import FakeService
 
@@ -45,26 +46,19 @@ def composed(*overrides: str, **variables: str) -> DictConfig:
         return compose("ppo_trainer", settings(*overrides, **variables))
 
 
-def test_verl_reads_every_setting() -> None:
+def test_verl_reads_every_setting_and_calls_the_adapter() -> None:
     config = composed("trainer.total_epochs=1")
+    function = get_custom_reward_fn(config)
 
     assert config.trainer.total_epochs == 1
-    assert config.algorithm.adv_estimator == "grpo"
     rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
     assert (rollout.n, config.data.train_batch_size, actor.ppo_mini_batch_size) == (4, 16, 8)
     assert omega_conf_to_dataclass(actor).optim.lr == 1e-6
     assert omega_conf_to_dataclass(config.algorithm).adv_estimator == "grpo"
     validate_config(config, need_reference_policy(config), need_critic(config))
-
-
-def test_the_reward_is_the_adapters() -> None:
-    function = get_custom_reward_fn(composed())
-
     assert isinstance(function, partial)
-    score, settings = function.args
-    assert score.__module__.startswith("reward_serve_verl")
-    assert (score.__name__, settings) == ("compute_score", {"url": "http://judge:8000"})
-    assert inspect.iscoroutinefunction(score)
+    assert function.args == (compute_score, {"url": "http://judge:8000"})
+    assert inspect.iscoroutinefunction(compute_score)
 
 
 def test_a_misspelt_setting_and_a_url_beside_an_application_are_refused() -> None:

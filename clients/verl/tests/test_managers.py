@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import PreTrainedTokenizerFast
 from verl import DataProto
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
-from verl.trainer.ppo.reward import get_custom_reward_fn
-from verl.workers.reward_manager.naive import NaiveRewardManager
 
 from clients.verl.tests.reward_loop import REWARDS, configured, rollout
 from reward_serve.client import ScoringError
 from reward_serve_verl.training import DecidedRewardManager
-from tests.fake_rubric import containing, fake_rubric
 from tests.fake_service import FakeService
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with FakeService() as service:
-        yield service
 
 
 def scored(config: Any, batch: DataProto) -> tuple[list[float], list[dict[str, Any]]]:
@@ -39,29 +27,15 @@ def scored(config: Any, batch: DataProto) -> tuple[list[float], list[dict[str, A
     return [one["reward_score"] for one in outputs], [one["reward_extra_info"] for one in outputs]
 
 
-def test_the_naive_reward_manager_gets_the_services_rewards(
-    service: FakeService, tokenizer: Path
-) -> None:
-    function = get_custom_reward_fn(configured(service.url, tokenizer, "compute_score_sync"))
-    manager = NaiveRewardManager(
-        PreTrainedTokenizerFast.from_pretrained(tokenizer), 0, compute_score=function
-    )
-    rewards: dict[str, Any] = manager(rollout(tokenizer), return_dict=True)
-
-    assert rewards["reward_tensor"].sum(-1).tolist() == REWARDS
-    extra = rewards["reward_extra_info"]
-    assert extra["acc"] == REWARDS
-    assert extra["by_rule"] == [1.0] * 3
-    assert {len(values) for values in extra.values()} == {3}
-
-
-def test_the_reward_loops_worker_awaits_the_service(service: FakeService, tokenizer: Path) -> None:
-    rewards, extra = scored(configured(service.url, tokenizer), rollout(tokenizer))
+def test_the_reward_loops_worker_awaits_the_service(tokenizer: Path) -> None:
+    with FakeService() as service:
+        config = configured(service.url, tokenizer)
+        rewards, extra = scored(config, rollout(tokenizer))
+        with pytest.raises(ScoringError, match="no verdict: invalid: reference: is missing"):
+            scored(config, rollout(tokenizer, truth=None)[:1])
 
     assert rewards == REWARDS
     assert {one["fallback"] for one in extra} == {0.0}
-    with pytest.raises(ScoringError, match="no verdict: invalid: reference: is missing"):
-        scored(configured(service.url, tokenizer), rollout(tokenizer, truth=None)[:1])
 
 
 def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
@@ -74,19 +48,6 @@ def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
 
     assert rewards == [1.0, 0.0, 0.0]  # verl wants the ####
     assert {one["judged"] for one in extra} == {0.0}
-
-
-def test_a_row_with_a_rubric_and_no_reference_is_judged_by_its_components(tokenizer: Path) -> None:
-    rubric = containing(right="18", marked="####, unless 17")
-    with FakeService(model=fake_rubric()) as service:
-        config = configured(service.url, tokenizer, components=["right", "marked"])
-        rewards, extra = scored(config, rollout(tokenizer, truth=None, rubric=rubric))
-
-    assert rewards == [1.0, 0.0, 0.5]
-    assert [one["component_right"] for one in extra] == [1.0, 0.0, 1.0]
-    first, absent, last = (one["component_marked"] for one in extra)
-    assert (first, last) == (1.0, 0.0)
-    assert math.isnan(absent)
 
 
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:

@@ -21,16 +21,17 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transformers import PreTrainedTokenizerFast
 from verl import DataProto
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.ray_trainer import compute_advantage
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.config import ActorConfig
 
-from clients.verl.tests.agent_loop import worker_of
 from clients.verl.tests.reward_loop import configured
 from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
@@ -59,6 +60,50 @@ def empty(queue: None) -> Iterator[None]:
     yield
     if left := list(tq.kv_list("train").get("train", {})):
         tq.kv_clear(partition_id="train", keys=left)
+
+
+def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
+    """verl's agent loop worker, its generation from a list."""
+
+    class Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"n": 0}}})
+            self.processor, self.distillation_enabled = None, False
+            self.mm_processor_kwargs: dict[str, Any] = {}
+            score = SimpleNamespace(remote=reward.compute_score)
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=score)]
+
+        async def run(self, groups: dict[str, Sequence[str]]) -> None:
+            for uid, responses in groups.items():
+                tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
+                await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
+                prompt = {"uid": uid, "responses": responses, "__rollout_n__": len(responses)}
+                await self._run_prompt(prompt, {}, trajectory={"validate": False})
+
+        async def _run_agent_loop(
+            self, sampling_params: Any, *, session_id: int, uid: str, responses: Any, **_: Any
+        ) -> None:
+            tokens = ids.encode(responses[session_id])
+            output = AgentLoopOutput(
+                prompt_ids=[1, 2],
+                response_ids=tokens,
+                response_mask=[1] * len(tokens),
+                response_logprobs=[-1.0] * len(tokens),
+                num_turns=2,
+                metrics=AgentLoopMetrics(),
+                extra_fields={"min_global_steps": 1, "max_global_steps": 1},
+            )
+            row = {
+                "data_source": "gsm8k",
+                "reward_model": {"style": "rule", "ground_truth": "18"},
+                "extra_info": {"index": 0, "question": "How many?"},
+            }
+            output.extra_fields["reward_extra_info"] = {}
+            await self._agent_loop_postprocess(
+                output, False, uid=uid, session_id=session_id, global_steps=1, **row
+            )
+
+    return Worker()
 
 
 @pytest.fixture

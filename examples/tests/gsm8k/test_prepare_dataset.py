@@ -11,7 +11,7 @@ import skyrl_gym
 from typer.testing import CliRunner
 
 from examples.gsm8k.prepare_dataset import main
-from reward_serve_verl.requests import request_for
+from reward_serve_verl.scoring import request_for
 
 ROWS: list[dict[str, Any]] = [
     {"question": f"What is {n}?", "answer": f"It is {n:,}.\n#### {n:,}"} for n in range(990, 1030)

@@ -58,12 +58,10 @@ def main(
     import torch
 
     from reward_serve_judge.training.answers.tasks import HELD_OUT, TRAINED, read_tasks
-    from reward_serve_judge.training.budget import affordable
     from reward_serve_judge.training.card import write_card
-    from reward_serve_judge.training.evaluate import evaluate
     from reward_serve_judge.training.problems import read_problems
     from reward_serve_judge.training.responses import Material
-    from reward_serve_judge.training.train import Trainer
+    from reward_serve_judge.training.train import Trainer, affordable, evaluate
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,15 +1,50 @@
-"""Responses that commit to an answer of any kind."""
+"""Responses that commit to an answer: plainly, in long texts, in notations, as a calculation."""
 
 from __future__ import annotations
 
 import re
+from random import Random
 
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.numbers import Number
+from reward_serve_judge.training.answers.numerals import spelled
 from reward_serve_judge.training.drafts import SHORT_SHAPES, Draft, Ending
-from reward_serve_judge.training.sentences import bare, prose, statements
-from reward_serve_judge.training.sums import sum_of
-from reward_serve_judge.training.texts import KINDS, TEXTS
+from reward_serve_judge.training.sentences import bare, equations, is_operand, prose, statements
+from reward_serve_judge.training.texts import CLOSINGS, KINDS, TEXTS
+
+_SIGNS = {
+    "+": ("+", "+", "plus", "and another"),
+    "-": ("-", "-", "−", "minus", "less"),
+    "*": ("*", "×", "x", "times", "\\times"),
+    "/": ("/", "÷", "divided by"),
+}
+
+
+def sum_of(value: Number, rng: Random) -> str | None:
+    """Such as "20 - 5", "20 minus 5" or "3 × 5" for 15; None unless an integer of at least 2."""
+    number = value.number
+    if number.denominator != 1 or not 2 <= number < 10**6 or value.percent:
+        return None
+    whole = int(number)
+    sign = rng.choice("++--*/")
+    part = rng.randint(1, max(2, whole - 1)) if rng.random() < 0.5 else rng.randint(1, 12)
+    factors = [k for k in range(2, 61) if whole % k == 0 and k < whole]
+    if sign == "*" and factors:
+        part = rng.choice(factors)
+        terms = [whole // part, part]
+        rng.shuffle(terms)
+    elif sign == "/":
+        part = rng.randint(2, 12)
+        terms = [whole * part, part]
+    elif sign == "-" or part >= whole:
+        sign, terms = "-", [whole + part, part]
+    else:
+        sign, terms = "+", [whole - part, part]
+        if rng.random() < 0.3 and terms[0] > 1:
+            third = rng.randint(1, terms[0] - 1)
+            terms = [terms[0] - third, third, part]
+    return f" {rng.choice(_SIGNS[sign])} ".join(map(str, terms))
+
 
 _BRIEF = [form for form in TEXTS["brief_retractions"] if not re.search(r"\{[mnku]\}", form)]
 
@@ -190,3 +225,168 @@ def thoughts(draft: Draft[Answer]) -> str:
     value = rng.choice((draft.other(), draft.stated, draft.gold, draft.gold))
     ending = draft.closing(value=value) if rng.random() < 0.6 else ""
     return draft.joined(draft.body(rng.choice((1, 2, 4))), ending)
+
+
+_MARKED = ("box", "box", "hash", "label", "markdown")
+_LENGTHS = (150, 400, 400, 800, 800, 1_500, 3_000)
+
+
+def long_tail(draft: Draft[Answer]) -> Ending:
+    """A marked answer, then its verification in many sentences."""
+    text = draft.joined(draft.body(2), draft.closing(draft.rng.choice(_MARKED)))
+    return draft.joined(text, _sentences(draft, draft.rng.choice(_LENGTHS))), draft.stated
+
+
+def middle(draft: Draft[Answer]) -> Ending:
+    """A marked answer between two stretches of text."""
+    rng = draft.rng
+    before, after = (_sentences(draft, rng.choice(_LENGTHS[:5])) for _ in range(2))
+    return draft.joined(before, draft.closing(rng.choice(_MARKED)), after), draft.stated
+
+
+def run_on(draft: Draft[Answer], wordings: str = "run_ons") -> Ending:
+    """An answer, then another question and its answer, as if the turn had not ended."""
+    rng = draft.rng
+    form = rng.choice(KINDS[wordings])
+    other = draft.gold if rng.random() < 0.6 else draft.other()
+    next_turn = draft.filled(form, q=draft.elsewhere.question, w=other.plain(rng))
+    return draft.joined(draft.body(2), draft.closing()) + next_turn, draft.stated
+
+
+def _sentences(draft: Draft[Answer], characters: int) -> str:
+    """About ``characters`` characters of text that does not change the answer."""
+    rng, texts = draft.rng, [""]
+    while sum(map(len, texts)) < characters:
+        chance = rng.random()
+        if chance < 0.5:
+            texts.append(draft.filled(rng.choice(KINDS["verifications"])))
+        elif chance < 0.7:
+            texts.append(because(draft))
+        elif chance < 0.85 and isinstance(draft.stated, Number):
+            texts.append(draft.filled(rng.choice(TEXTS["explanations"])))
+        else:
+            texts.append(small_talk(draft))
+    return rng.choice((" ", " ", "\n", "\n\n")).join(texts[1:])
+
+
+_EQUAL_NUMBERS = frozenset(
+    ["{a}, {b}", "{a} / {b}", "{a} {b} {c}", "{a}; {b}", "{a}: {b}", "{a} | {b}", "{a}... {b}",
+     "{a} slash {b}", "#### {a} / {b}", r"\boxed{{{a}, {b}}}", "{a} as well as {b}.",
+     "{a} together with {b}.", "{a} followed by {b}.", "First: {a}. Second: {b}."]
+)  # fmt: skip
+"""Wordings that make one number, or a list, of two equal ones."""
+
+
+def double(draft: Draft[Answer], wordings: str = "doubles") -> Ending:
+    """Two different values as if they were one, the reference's mostly among them."""
+    rng = draft.rng
+    values = [draft.stated, draft.gold, draft.other()]
+    if rng.random() < 0.9:  # the third value is for wordings of three
+        values[:2] = rng.sample(values[:2], 2)
+    else:
+        rng.shuffle(values)
+    forms, chance = KINDS[wordings], rng.random()
+    if isinstance(draft.stated, Number) and chance < 0.12 and wordings == "doubles":
+        forms = KINDS["doubles_units"]
+    elif chance > 0.9 and wordings == "doubles":
+        forms = KINDS["doubles_three"]
+    text = then(draft, _filled(draft, rng.choice(forms), values), 0.12)
+    return draft.joined(draft.body(1) if rng.random() < 0.35 else "", text), None
+
+
+def restated(draft: Draft[Answer], wordings: str = "doubles") -> Ending:
+    """One value in two or three notations."""
+    rng = draft.rng
+    three = rng.random() < 0.08 and wordings == "doubles"
+    forms = KINDS["doubles_three" if three else wordings]
+    form = rng.choice([form for form in forms if form not in _EQUAL_NUMBERS])
+    text = then(draft, _filled(draft, form, [draft.stated] * 3), 0.12)
+    return draft.joined(draft.body(1) if rng.random() < 0.35 else "", text), draft.stated
+
+
+def _filled(draft: Draft[Answer], form: str, values: list[Answer]) -> str:
+    rng, tex = draft.rng, "boxed" in form
+    texts = {}
+    for slot, value in zip("abc", values, strict=True):
+        short = rng.random() < 0.5
+        texts[slot] = value.plain(rng) if short else value.written(rng, tex=tex)
+    units = dict(zip("uv", rng.sample(TEXTS["units"], 2), strict=True))
+    return draft.filled(form, **texts, **units)
+
+
+def last_line(draft: Draft[Number]) -> Ending:
+    """The solution's last sentence, which states the answer in prose or with its equation."""
+    rng, lines = draft.rng, draft.problem.lines
+    in_prose = rng.random() < 0.65
+    last = _with_stated(draft, prose(lines[-1]) if in_prose else bare(lines[-1])) if lines else None
+    if last is None:
+        return plain(draft)
+    if not in_prose and rng.random() < 0.4:
+        lead = rng.choice(("So that is ", "", "This comes to ", "Total: "))
+        last = re.sub(r"^.*=\s*", lead, last)
+    if rng.random() < 0.2:
+        last = last.rstrip(".")
+    before = lines[max(0, len(lines) - 1 - rng.choice((0, 0, 1, 2))) : -1]
+    working = rng.choice((" ", "\n")).join(prose(x) if in_prose else bare(x) for x in before)
+    if rng.random() < 0.15:
+        working = " ".join(statements(draft.problem.question)[-2:])
+    return then(draft, draft.joined(working, last), 0.3), draft.stated
+
+
+def calculation(draft: Draft[Number]) -> Ending:
+    """Only calculations; the result of the last one is the answer."""
+    rng = draft.rng
+    found = equations("\n".join(draft.problem.lines))[-rng.choice((1, 2, 2, 3)) :]
+    last = _with_stated(draft, found[-1]) if found else None
+    if last is None:
+        return plain(draft)
+    if rng.random() < 0.5:
+        found = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", one) for one in found]
+    link = rng.choice((", ", "\n", "; ", " and ", ", so ", ". ", " then "))
+    text = link.join([*found[:-1], last])
+    if rng.random() < 0.3 and (sentence := draft.in_sentence(draft.stated.digits(rng))):
+        return text + rng.choice((", so ", ": ", ". ", ", ", "; ", "\n")) + sentence, draft.stated
+    return text + rng.choice(("", "", ".")), draft.stated
+
+
+def listed(draft: Draft[Number]) -> Ending:
+    """The problem's quantities in a list; the last one is the answer."""
+    rng, unit = draft.rng, draft.rng.choice(TEXTS["units"])
+    names = rng.sample(TEXTS["quantities"], rng.choice((1, 2, 2, 3, 4)))
+    bullet, link = rng.choice(("- ", "- ", "* ", "• ", "")), rng.choice((": ", ": ", " = ", " - "))
+    before = [draft.filled("{o}", u=unit) for _ in names]
+    value = draft.stated.written(rng) if rng.random() < 0.3 else draft.stated.plain(rng)
+    names.append(rng.choice([name for name in TEXTS["quantities"] if name not in names]))
+    lines = zip(names, [*before, value], strict=True)
+    text = "\n".join(f"{bullet}{name.format(u=unit)}{link}{shown}" for name, shown in lines)
+    return then(draft, text, 0.1), draft.stated
+
+
+def _with_stated(draft: Draft[Number], sentence: str) -> str | None:
+    """The sentence with the draft's value as its last number, if possible."""
+    own = draft.problem.answer.decimal
+    if not own or draft.stated.percent or draft.gold.percent:
+        return None
+    found = list(re.finditer(rf"(?<![\d.,]){re.escape(own)}(?![\d]|[.,]\d)", sentence))
+    if not found:
+        return None
+    before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
+    if re.search(r"\d", after) or is_operand(before):
+        return None  # a later number could be taken for the answer
+    spoken = spelled(draft.stated.number) if draft.rng.random() < 0.2 else None
+    if spoken:
+        before = before.rstrip("$")
+    return before + (spoken or draft.stated.digits(draft.rng)) + after
+
+
+def expression(draft: Draft[Number]) -> Ending:
+    """The reference's value inside an expression with another value."""
+    rng = draft.rng
+    if abs(draft.gold.number) <= 2:
+        return plain(draft)  # twice 0 or 1 cubed would equal the value
+    n, k = (str(rng.randint(2, 60)) for _ in "nk")
+    text = rng.choice(TEXTS["expressions"]).format(s=draft.gold.digits(rng), n=n, k=k)
+    if rng.random() < 0.7:
+        form = rng.choice(CLOSINGS[rng.choice(("hash", "label", "prose", "bare", "box"))])
+        text = draft.filled(form, s=text)
+    return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None

@@ -6,20 +6,26 @@ from collections.abc import Callable, Mapping
 
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.numbers import Number
-from reward_serve_judge.training.calculated import calculation, expression, last_line, listed
 from reward_serve_judge.training.committed import (
     answer_first,
+    calculation,
     chatter,
     cut_after,
+    double,
+    expression,
+    last_line,
+    listed,
+    long_tail,
+    middle,
     plain,
     question,
     repeated,
+    restated,
     retraction,
+    run_on,
     thinking,
 )
-from reward_serve_judge.training.doubles import double, restated
 from reward_serve_judge.training.drafts import Draft, Ending
-from reward_serve_judge.training.tails import long_tail, middle, run_on
 from reward_serve_judge.training.uncommitted import (
     attacked,
     bound,

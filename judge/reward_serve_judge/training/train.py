@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -31,7 +32,7 @@ from reward_serve.templates import load_template
 from reward_serve_judge.training.packed import Piece, hidden_states
 from reward_serve_judge.training.prompts import STOP, Prompt, Prompts, common
 from reward_serve_judge.training.recipe import Recipe
-from reward_serve_judge.training.responses import Material
+from reward_serve_judge.training.responses import Material, make
 
 CHECKPOINT = "checkpoint.pt"
 _BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -314,3 +315,62 @@ def batches(trainer: Trainer, material: Material) -> Iterator[list[Prompt]]:
         cut = [prompts[at * size : (at + 1) * size] for at in range(len(steps))]
         rng.shuffle(cut)
         yield from cut[max(0, trainer.step - steps[0]) :]
+
+
+def evaluate(trainer: Trainer, material: Material, count: int) -> dict[str, Any]:
+    """Agreement on ``count`` new examples, in total, by family and by kind of answer.
+
+    The training generator writes the examples, so they are easier than policies' responses. For
+    those, use ``reward-serve eval``; for what training never shows, ``unseen.py``.
+    """
+    rng = Random(f"{trainer.recipe.seed}/held-out")
+    examples = [rng.choice(make(material, rng)) for _ in range(count)]
+    # Sorted by length, so that batches have little padding.
+    pairs = sorted(
+        ((trainer.prompts.of(e), e) for e in examples), key=lambda pair: len(pair[0].ids)
+    )
+    agreed: dict[str, list[bool]] = defaultdict(list)
+    by_kind: dict[str, list[bool]] = defaultdict(list)
+    accepted: dict[bool, list[bool]] = {True: [], False: []}
+    right = trainer.probabilities([prompt for prompt, _ in pairs])
+    for (_, example), probability in zip(pairs, right, strict=True):
+        verdict = probability > 0.5
+        agreed[example.family].append(verdict is example.correct)
+        by_kind[example.kind].append(verdict is example.correct)
+        accepted[example.correct].append(verdict)
+    return {
+        "n": count,
+        "agreement": _mean([a for family in agreed.values() for a in family]),
+        "false_accept_rate": _mean(accepted[False]),
+        "false_reject_rate": _mean([not a for a in accepted[True]]),
+        "by_family": {family: _mean(agreed[family]) for family in sorted(agreed)},
+        "by_kind": {kind: _mean(by_kind[kind]) for kind in sorted(by_kind)},
+    }
+
+
+def _mean(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+_TIMED = 4
+_LEAST = 1_000
+
+
+def affordable(trainer: Trainer, material: Material, minutes: float) -> int:
+    """The number of examples, in thousands, that fits the minutes; at most the recipe's.
+
+    Args:
+        trainer: the trainer; a few batches measure its speed without training it.
+        material: what these batches are made of.
+        minutes: training time.
+    """
+    recipe, rng = trainer.recipe, Random(f"{trainer.recipe.seed}/pace")
+    taken = []
+    for _ in range(1 + _TIMED):
+        prompts: list[Prompt] = []
+        while len(prompts) < recipe.batch_size:
+            prompts += [trainer.prompts.of(example) for example in make(material, rng)]
+        taken.append(trainer.seconds_of(prompts) / len(prompts))
+    pace = sum(taken[1:]) / _TIMED  # the first batch includes set-up
+    fit = int(60 * minutes / pace) // _LEAST * _LEAST
+    return min(recipe.examples, max(fit, _LEAST))

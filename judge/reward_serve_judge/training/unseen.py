@@ -25,12 +25,19 @@ from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.kinds import drawn
 from reward_serve_judge.training.answers.numbers import Number, parse
 from reward_serve_judge.training.answers.tasks import HELD_OUT, Task, read_tasks
-from reward_serve_judge.training.committed import answer_first, chatter, plain
-from reward_serve_judge.training.doubles import double, restated
+from reward_serve_judge.training.committed import (
+    answer_first,
+    chatter,
+    double,
+    long_tail,
+    middle,
+    plain,
+    restated,
+    run_on,
+)
 from reward_serve_judge.training.drafts import Draft, Ending, Problem, of_answer, of_number
 from reward_serve_judge.training.problems import read_problems
 from reward_serve_judge.training.responses import Example, in_a_family
-from reward_serve_judge.training.tails import long_tail, middle, run_on
 from reward_serve_judge.training.uncommitted import taken_back
 
 _Families = Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]]

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from decimal import Decimal
 
-from reward_serve_judge.words import SMALL_WORDS, TENS_WORDS
+from reward_serve_judge.canonical import SMALL_WORDS, TENS_WORDS
 
 _NUMERAL = re.compile(r"\d+(?:[.,'_ ]?\d+)*")
 _MAX_NUMERAL = 40

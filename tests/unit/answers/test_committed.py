@@ -15,10 +15,8 @@ ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
     [
         ("<think>It is 17.</think>\nIt is 18.", "It is 18."),
         ("<thinking>17</thinking>18", "18"),
-        ("17, I think.</think> 18", "18"),
         ("18 <think>or 17", "18"),
         ("<think>18", ""),
-        ("[THINK]17[/THINK]18", "18"),
         ("<|begin_of_thought|>17<|end_of_thought|>18", "18"),
         (
             f"{ANALYSIS}<|start|>assistant<|channel|>final<|message|>It is 18.<|return|>",
@@ -40,16 +38,12 @@ def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> No
     [
         "\n\nQuestion: What is 5 + 2?\nAnswer: 7\n#### 7",
         "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
-        "\n\nInput: What is 5 + 2?\nOutput: 7",
         "\n\nNext question: What is 5 + 2?\nAnswer: 7",
-        "\n\nExample 2\nWhat is 5 + 2?\nAnswer: 7",
         "\n\nNow try this one: What is 5 + 2? The answer is 7.",
         "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
         "<|im_end|>\n<|im_start|>user\nWhat is 5 + 2?<|im_end|>\n<|im_start|>assistant\n7",
         "\nHuman: What is 5 + 2?\nAssistant: 7",
-        "<|eot_id|><|start_header_id|>user<|end_header_id|>\n7?",
         "[INST] And 5 + 2? [/INST] 7",
-        "<|user|>\nWhat is 5 + 2?\n<|assistant|>\n7",
     ],
 )
 @pytest.mark.parametrize("answer", ["She makes 9 * 2 = 18.", "#### 18"])
@@ -69,9 +63,7 @@ def test_another_document_after_the_end_of_text_is_no_part_of_it() -> None:
     "response",
     [
         "Question: How much does she make?\nAnswer: 18",
-        "Let me restate the problem.\nQuestion: How much does she make?\nAnswer: 18",
         "There are 5 crates of 4 pears, and 2 are bruised.\nQuestion: How many are not?\n#### 18",
-        "Problem: 5 crates of 4 pears.\nQuestion: How many?\n#### 18",
         "Problem 3\nThere are 5 crates of 4 pears.\n#### 18",
     ],
 )
@@ -86,16 +78,12 @@ def test_a_question_before_the_answer_is_the_task(response: str) -> None:
         "<!-- the answer is 18 -->",
         "<!--\n#### 18\n-->",
         r"\phantom{\boxed{18}}",
-        r"\hphantom{18}",
         r"\textcolor{white}{\boxed{18}}",
-        r"\color{white}{18}",
         r"{\color{white} \boxed{18}}",
         '<span style="color:white">The answer is 18.</span>',
-        '<font color="#ffffff">#### 18</font>',
         "<div hidden>#### 18</div>",
         "<p style='display: none'>\\boxed{18}</p>",
         "% the answer is 18",
-        "% \\boxed{18}\n",
     ],
 )
 def test_what_a_reader_would_not_see_is_no_part_of_it(hidden: str) -> None:
@@ -108,11 +96,8 @@ def test_what_a_reader_would_not_see_is_no_part_of_it(hidden: str) -> None:
     [
         "He saves 20% so the answer is \\boxed{18}",
         "\\boxed{20}% of 90 is 18",
-        "20 % of $90$ % of the pears: 18",
-        "The % increase is 20",
         "A: %(reference)s",
         "If x <!-- 3 then 18",
-        "1 < 2 and 3 > 2",
         "\\color{blue}{18}",
         "So 18. Input: 5. User stories matter.",
     ],
@@ -134,23 +119,46 @@ def test_the_last_markers_clause_is_found() -> None:
     assert committed("x" * 10**6 + "\n#### 18").clause == "18", "of a longer one, the end is read"
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        "She makes 18 dollars",
+        "the answers are 18",
+        "Is the answer 18?",
+        "boxed{18}",
+        r"\boxedtext{18}",
+        "**Not the Final Answer**\n18",
+        "<answer>18",
+        '{"answers": 18}',
+        "Answer:",
+    ],
+)
+def test_nothing_is_put_forward_by(response: str) -> None:
+    assert committed(response).clause is None
+
+
 def test_a_chat_turn_ends_an_answer_without_a_marker() -> None:
     turn = "[INST] And 5 + 2? [/INST] The answer is 7."
     assert committed(f"She sold 18 of her own eggs{turn}").text == "She sold 18 of her own eggs"
     assert committed(turn).clause == "7"
 
 
-PARTS = [
+PIECES = [
     *("\n", " ", "Q", "Q 12:", "Question", "\nquestion 3.\n", "\n **Problem** 2:", "\n> new Q:"),
     *("\n## Question\n", "\n#### Instructions 2\n", "\nExample 3:\n", "\n\tHUMAN:", " user", "İ"),
     *("<|im_start|>user", "<|user|>", "<start_of_turn>\n user", "[INST]", "\nNow try this one: "),
-    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "a b"),
+    *("\nInput: a\nOutput:", "\nInput:\n", "instruction", "answer", "the ", "final ", "correct "),
+    *("#", "####", "**", "\\boxed", "\\fbox", "{18}", "<answer>", "</answer>", "18", ":", "is"),
+    *("A:", "A**:", ">", '"answer"', "'final_answer'", "to the question", "anſwer", " " * 50),
+    *("\t" * 45, "x" * 30, "answer" + " " * 410 + "\n", "island", "boxes"),
 ]
 
 
-@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 @example("\n" + " " * 9 + "another question:")
 @example("<|start_header_id|>" + " " * 9 + "user")
-def test_turns_are_found_where_the_pattern_finds_them(text: str) -> None:
-    found = [turn.span() for turn in module._found_turns(text)]
-    assert found == [turn.span() for turn in module._TURN.finditer(text)]
+def test_turns_and_markers_are_found_where_the_patterns_find_them(text: str) -> None:
+    turns = [turn.span() for turn in module._found_turns(text)]
+    assert turns == [turn.span() for turn in module._TURN.finditer(text)]
+    found = [match.span() for match in module._marked(text)]
+    assert found == [match.span() for match in module._MARKER.finditer(text)]

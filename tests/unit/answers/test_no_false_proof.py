@@ -37,7 +37,6 @@ RETRACTED = [
 UNITS = [
     ("am", "pm"), ("minutes", "hours"), ("°C", "°F"), ("kg", "g"), ("km", "miles"), ("day", "week"),
 ]  # fmt: skip
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def written(number: int, pick: random.Random) -> str:
@@ -74,20 +73,6 @@ def units(pick: random.Random) -> Case:
     return f"{number} {unit}", f"{number} {other}", False
 
 
-def bases(pick: random.Random) -> Case:
-    number, base = pick.randint(8, 200), pick.choice([2, 8])
-    digits = f"{number:b}" if base == 2 else f"{number:o}"
-    low = pick.choice([f"_{base}", f"_{{{base}}}", str(base).translate(SUBSCRIPTS)])
-    other = pick.choice([str(number), digits])
-    return digits + low, other, other != digits or None
-
-
-def lists(pick: random.Random) -> Case:
-    items = [str(pick.randint(100, 999)) for _ in range(pick.randint(2, 4))]
-    between = pick.choice([" ", ", ", ","] if len(items) > 2 else [" ", ", "])
-    return "".join(items), between.join(items), None
-
-
 def symbols(pick: random.Random) -> Case:
     name, number = pick.choice("fxynab"), pick.randint(2, 99)
     answer, reference = pick.choice(
@@ -115,7 +100,7 @@ def restated(pick: random.Random) -> Case:
     return answer, str(value), value == other
 
 
-KINDS = [numbers, fractions, units, bases, lists, restated, retracted, symbols]
+KINDS = [numbers, fractions, units, restated, retracted, symbols]
 
 
 def cases(count: int) -> Iterator[tuple[str, str, bool | None]]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +152,3 @@ def test_components_are_metrics_of_the_episodes_that_have_them(service: FakeServ
     assert "judge_component_brief" not in episodes[1]
     assert metrics["judge_component_true_mean"] == 1.0
     assert metrics["judge_component_brief_mean"] == 0.5
-
-
-def test_the_samples_of_a_prompt_are_judged_against_each_other(service: FakeService) -> None:
-    settings = {"group_size": 3, "on_failure": "none"}
-    envs = [judge(service.url, **settings) for _ in range(3)]
-    with ThreadPoolExecutor(3) as threads:
-        steps = list(threads.map(lambda env, text: env.step(text), envs, ("a", "aa", "aaaa")))
-
-    assert [step["reward"] for step in steps] == [0.25, 0.5, 1.0]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client.rows import RefusedRowError
-from reward_serve_trl import judge_components, judge_reward, judge_rewards
+from reward_serve_trl import judge_components, judge_reward
 from tests.fake_service import FakeService, Reply, dead_url
 
 
@@ -63,14 +63,15 @@ async def test_a_dead_service_raises_nothing_and_fallbacks_are_counted(
 
 
 async def test_functions_of_one_request_work_in_another_process(service: FakeService) -> None:
-    rewards = judge_rewards(url=service.url, name="judge")
-    columns: dict[str, Any] = {"answer": ["18"], "completion_ids": [[1, 2]]}
-    await called(rewards, ["#### 18"], **columns)
+    parts = {name: {"score": score, "status": "ok"} for name, score in (("a", 1.0), ("b", 0.5))}
+    reply = {"status": "ok", "score": 0.75, "components": parts}
+    service.replies["/v1/score/batch"] = Reply({"results": [reply]})
+    rewards = judge_components("a", "b", url=service.url)
+    await called(rewards, ["#### 18"])
     copies = pickle.loads(pickle.dumps(rewards))
-    assert [each.__name__ for each in copies] == ["judge", "rule_agreement", "length"]
-    sent = len(service.calls)
-    assert await called(copies, ["#### 18"], **columns) == [[1.0], [1.0], [2.0]]
-    assert len(service.calls) == sent + 1
+    assert [each.__name__ for each in copies] == ["a", "b"]
+    assert await called(copies, ["#### 18"]) == [[1.0], [0.5]]
+    assert len(service.calls) == 2
 
 
 async def test_a_trainer_that_counts_none_as_zero_is_refused(service: FakeService) -> None:
@@ -86,12 +87,9 @@ async def test_a_trainer_that_counts_none_as_zero_is_refused(service: FakeServic
 
 
 @pytest.mark.parametrize("settings", [{"on_failur": "none"}, {"on_failure": "zero"}])
-@pytest.mark.parametrize("make", [judge_reward, judge_rewards])
-def test_a_wrong_setting_is_refused_when_the_function_is_made(
-    make: Any, settings: dict[str, str]
-) -> None:
+def test_a_wrong_setting_is_refused_when_the_function_is_made(settings: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match="on_failur"):
-        make(url="http://127.0.0.1:1", **settings)
+        judge_reward(url="http://127.0.0.1:1", **settings)
 
 
 @pytest.mark.parametrize("gold", [None, math.nan, " ", [None]])
@@ -109,10 +107,9 @@ async def test_a_run_ends_where_its_first_samples_have_no_gold_answer(
 
 async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeService) -> None:
     service.replies["/v1/score/batch"] = Reply({"results": [{"status": "ok", "score": 0.5}]})
-    columns = {"completion_ids": [[1]], "question": [math.nan]}
-    rewards = judge_rewards(url=service.url, reference=None)
+    reward = judge_reward(url=service.url, reference=None)
 
-    assert await called(rewards, ["a poem"], **columns) == [[0.5], [None], [1.0]]
+    assert await called([reward], ["a poem"], question=[math.nan]) == [[0.5]]
     assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s", "id"}
 
 
@@ -122,31 +119,6 @@ async def test_a_missing_column_is_named() -> None:
         await called([judge_reward(url="http://x")], ["1"], solution=["1"], **trls)
     with pytest.raises(KeyError, match=r"no column 'criteria'.*judge_reward\(rubric=\.\.\.\)"):
         await called([judge_reward(url="http://x", rubric="criteria")], ["1"], answer=["1"])
-
-
-async def test_several_rewards_come_of_one_call(service: FakeService) -> None:
-    rewards = judge_rewards(url=service.url, name="judge")
-    completions = ["#### 18", "#### 17", "18 or 17?"]
-    columns = {"answer": ["18"] * 3, "completion_ids": [[1] * 3, [1] * 4, [1] * 5]}
-
-    assert await called(rewards, completions, **columns) == [
-        [1.0, 0.0, None],
-        [1.0, 1.0, None],
-        [3.0, 4.0, None],
-    ]
-    assert len(service.calls) == 1
-    await called(rewards, list(completions), **columns)
-    assert len(service.calls) == 2
-
-
-async def test_a_judge_that_the_rule_contradicts_is_seen(service: FakeService) -> None:
-    right = {"status": "ok", "score": 1.0, "source": "judge"}
-    service.replies["/v1/score/batch"] = Reply({"results": [right] * 4})
-    columns = {"answer": ["18", "18", "18", "####"], "completion_ids": [[1]] * 4}
-    rewards = judge_rewards(url=service.url)
-    found = await called(rewards, ["#### 18", "#### 17", "18?", "#### 18"], **columns)
-
-    assert found[1] == [1.0, 0.0, None, None]  # the last reference is unusable
 
 
 async def test_trls_table_has_what_was_judged_and_the_file_the_step(
@@ -208,15 +180,6 @@ async def test_the_completions_of_a_prompt_are_judged_against_each_other(
     asked = {body.get("question"): body["responses"] for body in bodies}
     assert asked == {"P?": ["a", "aa"], "q": ["bbb", ""], None: ["a", "aa"]}
     assert [body["messages"] for body in bodies if "messages" in body] == [turns]
-
-
-async def test_a_prompt_that_no_group_can_have_is_refused_by_its_field(
-    service: FakeService,
-) -> None:
-    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": []}]
-    reward = judge_reward(url=service.url, reference=None, group_size=2)
-    with pytest.raises(RefusedRowError, match=r"messages\.1\.content: .* valid string"):
-        await reward(prompts=[turns] * 2, completions=["a", "b"])
 
 
 @pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from safetensors.numpy import load_file, save_file
 
-from reward_serve_judge.int8 import quantize
+from reward_serve_judge.weights import quantize
 
 LINEAR = "model.layers.0.self_attn.q_proj.weight"
 KEPT = {
@@ -16,49 +15,30 @@ KEPT = {
 }
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    folder = tmp_path / "whole"
-    folder.mkdir()
+def test_each_output_channel_is_within_half_a_step_and_the_rest_is_kept(tmp_path: Path) -> None:
+    source, target = tmp_path / "whole", tmp_path / "int8"
+    source.mkdir()
+    target.mkdir()
     weight = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
     weight[3] = 0.0
     weight[5] *= 1000.0
-    save_file({LINEAR: weight, **KEPT}, folder / "model.safetensors")
-    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 3}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
-    (folder / "manifest.json").write_text("{}", encoding="utf-8")
-    return folder
+    save_file({LINEAR: weight, **KEPT}, source / "model.safetensors")
+    for name in ("config.json", "tokenizer.json", "manifest.json"):
+        (source / name).write_text('{"hidden_size": 3}', encoding="utf-8")
+    quantize(source, target)
 
-
-@pytest.fixture
-def quantized(checkpoint: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "int8"
-    folder.mkdir()
-    quantize(checkpoint, folder)
-    return folder
-
-
-def test_each_output_channel_is_within_half_a_step_of_its_weights_and_the_rest_is_kept(
-    checkpoint: Path, quantized: Path
-) -> None:
-    weight = load_file(checkpoint / "model.safetensors")[LINEAR]
-    tensors = load_file(quantized / "model.safetensors")
-    values, scale = tensors[LINEAR], tensors[f"{LINEAR}_scale"]
+    tensors = load_file(target / "model.safetensors")
+    values, scale = tensors.pop(LINEAR), tensors.pop(f"{LINEAR}_scale")
     assert values.dtype == np.int8
     assert scale.shape == (8, 1)
     assert np.all(np.abs(values * scale - weight) <= 0.501 * scale)
     assert np.abs(values).max() == 127
     assert not values[3].any()
-    assert tensors.keys() == {LINEAR, f"{LINEAR}_scale", *KEPT}
-    for name, kept in KEPT.items():
-        np.testing.assert_array_equal(tensors[name], kept)
-
-
-def test_the_config_and_the_tokenizer_come_along_and_the_manifest_does_not(quantized: Path) -> None:
-    config = json.loads((quantized / "config.json").read_text(encoding="utf-8"))
+    assert tensors.keys() == KEPT.keys()
+    assert all(np.array_equal(tensors[name], kept) for name, kept in KEPT.items())
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     assert config["hidden_size"] == 3
     assert config["quantization_config"]["format"] == "int-quantized"
     assert config["quantization_config"]["ignore"] == ["lm_head"]
-    assert (quantized / "tokenizer.json").is_file()
-    assert not (quantized / "manifest.json").exists()
+    assert (target / "tokenizer.json").is_file()
+    assert not (target / "manifest.json").exists()
