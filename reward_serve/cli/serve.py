@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +19,6 @@ from reward_serve.config.models import (
     JudgeModel,
     ModelConfig,
     RemoteModel,
-    RuleModel,
 )
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
@@ -35,16 +32,6 @@ _OPEN = (
     "or omit --host"
 )
 _TRAINED_ON = JudgeConfig.model_fields["template"].default
-# Run in a subprocess, because it imports the user's code and possibly torch.
-_IMPORT_FUNCTION = """
-import sys
-from reward_serve.config.base import ConfigError
-from reward_serve.reward_models.rule import own_function
-try:
-    own_function(sys.argv[1])
-except ConfigError as error:
-    sys.exit(" ".join(str(error).split()))
-"""
 
 Model = Annotated[
     str, typer.Argument(help="bundled, a folder, a hub id, or a deployments file (.yaml).")
@@ -159,7 +146,7 @@ def untrained(models: list[ModelConfig]) -> list[str]:
 
 
 def missing(models: list[ModelConfig]) -> list[str]:
-    """Missing checkpoint and adapter folders, API keys and rule functions, each with the remedy.
+    """Missing checkpoint and adapter folders and API keys, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
@@ -178,10 +165,4 @@ def missing(models: list[ModelConfig]) -> list[str]:
                     bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
-        if isinstance(model, RuleModel) and model.rule.function:
-            command = [sys.executable, "-c", _IMPORT_FUNCTION, model.rule.function]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-                faults.append(f"{model.name}: {lines[-1]}")
     return faults

@@ -6,11 +6,7 @@ result and need neither the template files nor the same packages.
 
 from __future__ import annotations
 
-import difflib
-import functools
 import importlib.metadata
-import importlib.util
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -37,14 +33,13 @@ def resolve(config: AppConfig) -> AppConfig:
     """The configuration with the content of its template and rubric files.
 
     Raises:
-        ConfigError: lists each template or rubric that does not fit or cannot be read, each engine
-            argument that the installed vLLM lacks, and each engine that it cannot run.
+        ConfigError: lists each template or rubric that does not fit or cannot be read, and each
+            engine that the installed vLLM cannot run.
     """
     config = config.model_copy(deep=True)
     faults: list[str] = []
     for place, model in enumerate(config.models):
         if isinstance(model, JudgeModel | ClassifierModel):
-            faults += [f"models.{place}.engine: {fault}" for fault in _unknown_arguments(model)]
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         if isinstance(model, JudgeModel | RemoteModel):
             for name, section in (("judge", model.judge), ("group", model.group)):
@@ -77,19 +72,6 @@ def installed_build() -> Build | None:
     if version is None:
         return None
     return "cpu" if "cpu" in version else "cuda"  # 0.30.0+cpu: a CPU build from source
-
-
-@functools.cache
-def vllm_engine_arguments() -> frozenset[str] | None:
-    """The fields of vLLM's ``AsyncEngineArgs``; None if vLLM is not installed.
-
-    They are read from the source of their classes, because importing vLLM takes seconds.
-    """
-    spec = importlib.util.find_spec("vllm")
-    source = Path(spec.origin or "").with_name("engine") / "arg_utils.py" if spec else None
-    if source is None or not source.is_file():
-        return None
-    return frozenset(re.findall(r"^    (\w+): ", source.read_text(encoding="utf-8"), re.M))
 
 
 def _read_rubrics(config: RubricConfig) -> Iterator[str]:
@@ -130,18 +112,6 @@ def _read_template(judge: Templated) -> None:
             f"rules_first: true, but template {template.name!r} has no rules; "
             "remove rules_first, or set rules: gsm8k in the template"
         )
-
-
-def _unknown_arguments(model: JudgeModel | ClassifierModel) -> Iterator[str]:
-    asked = model.engine.engine_kwargs
-    known = vllm_engine_arguments() if asked else None
-    if known is None:
-        return
-    for name in asked:
-        if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "remove it"
-            yield f"engine_kwargs.{name}: vLLM has no such engine argument; {hint}"
 
 
 def _wrong_build(model: JudgeModel | ClassifierModel) -> Iterator[str]:

@@ -70,7 +70,6 @@ def test_a_mistake_is_named(
 @pytest.mark.parametrize(
     ("fields", "warning"),
     [
-        ("kind: rule, rule: {verifier: function, function: 'absent:f'}", "rule.function: 'absent"),
         ("kind: judge, engine: {model: ./none}", "engine.model: there is no folder './none'"),
         ("kind: judge, engine: {model: ~/none}", "engine.model: there is no folder '~/none'"),
         ("kind: judge, engine: {adapter: /none/lora}", "engine.adapter: /none/lora has no adapter"),

@@ -152,10 +152,6 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
     assert fault in result.stderr
 
 
-def function(path: str) -> list[object]:
-    return ["rule.yaml", "--set", "rule.verifier=function", "--set", f"rule.function={path}"]
-
-
 def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -167,7 +163,6 @@ def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
     beside = ["--set", "applications.0.runtime_env={}", "--address", "127.0.0.1:1"]
     wrong: list[tuple[list[object], str]] = [
         (["rule.yaml", "--set", "http_options.port=x"], "http_options.port: Input should be a"),
-        (function("nowhere:score"), "rule: rule.function: 'nowhere"),
         (["rule.yaml", *beside], "applications.0.runtime_env: not supported with --address"),
         (["rule.yaml", "--address", "ray://127.0.0.1:10001"], "--address ray://127.0.0.1:10001: "),
         (["openai.yaml"], "judge: remote.api_key_env: OPENAI_API_KEY is not set; set it"),
@@ -182,16 +177,12 @@ def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
         assert not ray.is_initialized()
 
 
-def test_a_dry_run_says_what_this_machine_lacks_beside_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def score(r, g, q): return 1.0\n", encoding="utf-8")
-    assert invoke("serve", *function("mine:score"), "--dry-run").stderr == ""
-    result = invoke("serve", *function("mine:scroe"), "--dry-run")
+def test_a_dry_run_says_what_this_machine_lacks_beside_the_file(tmp_path: Path) -> None:
+    folder = str(tmp_path / "none")
+    result = invoke("serve", folder, "--dry-run")
     assert result.exit_code == 0
     assert yaml.safe_load(result.stdout)["applications"]
-    assert result.stderr.startswith("on this machine, rule: rule.function: 'mine:scroe' cannot be")
+    assert f"on this machine, none: engine.model: there is no folder '{folder}'" in result.stderr
 
 
 def test_a_ray_that_does_not_start_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import reward_serve.templates
 from reward_serve.config import resolve as resolving
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import _FROZEN, _PARALLEL
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
-from reward_serve.config.resolve import Build, resolve, vllm_engine_arguments
+from reward_serve.config.resolve import Build, resolve
 from reward_serve.rubrics import Criterion
 
 TEMPLATES = Path(reward_serve.templates.__file__).parent
@@ -39,19 +37,6 @@ def fault(**fields: Any) -> str:
     assert text.startswith("args: models.0")
     assert "\n" not in text
     return text.removeprefix("args: ")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
-def test_an_argument_that_the_installed_vllm_lacks_is_refused_by_name() -> None:
-    # What is forbidden must go by these names still.
-    assert (vllm_engine_arguments() or set()) >= {*_FROZEN, *_PARALLEL}
-    kwargs = {"kv_cache_dtype": "fp8", "enforce_eager": True}
-    assert resolved(engine={"engine_kwargs": kwargs}).engine.engine_kwargs == kwargs
-    found = fault(engine={"engine_kwargs": {**kwargs, "kv_cache_dtyp": True}})
-    assert found == (
-        "models.0.engine: engine_kwargs.kv_cache_dtyp: vLLM has no such engine argument; did you "
-        "mean 'kv_cache_dtype'?"
-    )
 
 
 @pytest.mark.parametrize(
