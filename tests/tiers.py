@@ -28,13 +28,12 @@ CLUSTER = "tests/service/integration"
 PAGES = "tests/long/lab"
 """Needs a browser, and no cluster."""
 
-LONG = ("tests/long", "tests/unit/judge/training", "examples/tests", "loadtests/tests")
+LONG = ("tests/long", "examples/tests", "loadtests/tests")
 """Only `make test-all` runs these, except ``SMOKE``."""
 
 SMOKE = (
     "examples/tests/grpo/test_results.py",
     "examples/tests/gsm8k/test_prepare_dataset.py",
-    "tests/unit/judge/training/test_drafts.py",
     "loadtests/tests/test_chaos.py",
     "loadtests/tests/test_outcomes.py",
     "loadtests/tests/test_figures.py",

@@ -42,7 +42,7 @@ def client_for(url: str | None, app: str | None) -> ServiceTransport:
     if app:
         return HandleTransport(app)
     try:
-        return HttpTransport(service_url(url), api_key())
+        return HttpTransport(service_url(url), os.environ.get(API_KEY_VARIABLE))
     except ValueError as error:
         raise typer.BadParameter(f"{API_KEY_VARIABLE}: {error}") from None
 
@@ -57,11 +57,6 @@ def service_url(given: str | None) -> str:
     if not given and "," in url:
         raise typer.BadParameter(f"{URL_VARIABLE}: has several URLs ({url}); pass one with --url")
     return url
-
-
-def api_key() -> str | None:
-    """The API key, read from the environment because other users can see command lines."""
-    return os.environ.get(API_KEY_VARIABLE)
 
 
 def prepare_with_progress(

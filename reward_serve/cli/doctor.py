@@ -1,4 +1,4 @@
-"""``reward-serve doctor``: check this machine's installation and, optionally, a service."""
+"""``reward-serve doctor``: check this machine's installation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from typing import Annotated
 
 import typer
 from packaging.requirements import Requirement
 
-from reward_serve.cli.console import PLAIN, URL_VARIABLE, api_key, console, service_url
+from reward_serve.cli.console import PLAIN, console
 from reward_serve.cli.shipped import requirements_file
-from reward_serve.client.check import Finding, examine_service
+from reward_serve.client.check import Finding
 from reward_serve.config.engine import EngineConfig
 from reward_serve.config.resolve import Build, installed_build, installed_version
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
@@ -28,16 +27,9 @@ _INSTALL = {
 }
 
 
-def doctor(
-    url: Annotated[
-        str | None,
-        typer.Option(help=f"Also check the service at this URL; default {URL_VARIABLE}, if set."),
-    ] = None,
-) -> None:
+def doctor() -> None:
     """Check what this machine can run; exit 1 if there is a problem."""
     findings = examine_machine()
-    if url or os.environ.get(URL_VARIABLE):
-        findings += examine_service(service_url(url), api_key())
     for finding in findings:
         console.print(str(finding), style="yellow" if finding.remedy else None, **PLAIN)
     if any(finding.remedy and not finding.warning for finding in findings):

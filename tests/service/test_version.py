@@ -8,7 +8,7 @@ from pathlib import Path
 from reward_serve.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"ray", "vllm", "torch", "transformers", "typer", "fastapi", "starlette", "yaml", "httpx"}
+HEAVY = {"ray", "vllm", "torch", "transformers", "typer", "fastapi", "starlette", "yaml"}
 PROBE = "import sys, reward_serve; print(*{name.split('.')[0] for name in sys.modules})"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from reward_serve.cli.console import Url, api_key, service_url
+from reward_serve.cli.console import Url, service_url
+from reward_serve.keys import API_KEY_VARIABLE
 
 console = Console(stderr=True)
 
@@ -28,7 +30,11 @@ def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8
         console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        serve(Settings(service_url(url), api_key(), log, metrics or ()), port, show_address)
+        serve(
+            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log, metrics or ()),
+            port,
+            show_address,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:

@@ -50,19 +50,6 @@ def test_doctor_prints_findings_with_their_remedies_and_fails_for_problems(
     assert (result.exit_code, result.stderr) == (code, f"{finding}\n")
 
 
-def test_doctor_asks_a_service_for_a_verdict_and_names_one_that_is_not_there(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reward_serve.cli.doctor, "examine_machine", list)
-    found = invoke("doctor", "--url", service.url)
-    assert found.exit_code == 0, found.output
-    assert "a verdict: ok, score 1.0" in found.stderr
-    absent = invoke("doctor", "--url", url := dead_url())
-    assert absent.exit_code == 1
-    assert f"{url}: ConnectError" in absent.stderr
-    assert "start it: reward-serve serve" in absent.stderr
-
-
 def test_a_command_that_cannot_be_imported_keeps_no_other_from_running(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
