@@ -213,7 +213,8 @@ def _signature(name: str, function: Any) -> str:
     ]
     plain = inspect.Signature([each.replace(annotation=each.empty) for each in parameters])
     prefix = "await " if inspect.iscoroutinefunction(function) else ""
-    return f"```python\n{prefix}{name}{plain}\n```\n\n"
+    shown = str(plain).replace("'", '"')  # as `ruff format` writes the page's code
+    return f"```python\n{prefix}{name}{shown}\n```\n\n"
 
 
 def _sections(doc: str | None) -> str:
