@@ -6,7 +6,6 @@ In a wheel they are inside the package; in a clone they are in the top-level fol
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
@@ -20,7 +19,6 @@ from reward_serve.config.resolve import Build
 Files = Callable[[], dict[str, Path]]
 _PACKAGE = Path(reward_serve.__file__).parent
 Name = Annotated[str, typer.Argument(help="Name of a shipped file, with or without .yaml.")]
-Target = Annotated[Path, typer.Argument(help="Target file or folder.")]
 
 
 def deployments_files() -> dict[str, Path]:
@@ -44,8 +42,8 @@ def _folder(name: str) -> Path:
 
 
 def _commands(what: str, files: Files) -> typer.Typer:
-    """The commands ``list``, ``show`` and ``copy`` of a folder of shipped files."""
-    app = typer.Typer(no_args_is_help=True, help=f"List, print and copy {what}.")
+    """The commands ``list`` and ``show`` of a folder of shipped files."""
+    app = typer.Typer(no_args_is_help=True, help=f"List and print {what}.")
 
     @app.command("list")
     def list_files() -> None:
@@ -58,19 +56,8 @@ def _commands(what: str, files: Files) -> typer.Typer:
 
     @app.command()
     def show(name: Name) -> None:
-        """Print a file."""
+        """Print a file; `show NAME > FILE` copies it, to edit."""
         typer.echo(shipped_file(name, files).read_text(encoding="utf-8"), nl=False)
-
-    @app.command()
-    def copy(name: Name, to: Target = Path()) -> None:
-        """Copy a file to edit it; never overwrites an existing file."""
-        target = to / shipped_file(name, files).name if to.is_dir() else to
-        if target.exists():
-            raise typer.BadParameter(f"{target}: already exists; choose another name")
-        if not target.parent.is_dir():
-            raise typer.BadParameter(f"{target}: the folder {target.parent} does not exist")
-        shutil.copyfile(shipped_file(name, files), target)
-        typer.echo(str(target))
 
     return app
 

@@ -36,6 +36,12 @@ _MEANT = {
     "replicas": ["min_replicas", "max_replicas"],
     "url": ["base_url"],
 }
+_ELSEWHERE = {
+    "host": "http_options.host, at the top of the file",
+    "port": "http_options.port, at the top of the file",
+    "models": "args.models of an application",
+    "server": "args.server of an application",
+}
 _UNIONS = (Union, UnionType)
 _LIST = ("a list", "start each entry with '- '")
 _MAPPING = ("a mapping", "write its fields indented below it, as 'field: value' without '- '")
@@ -94,6 +100,8 @@ def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
     for end in reversed(range(len(loc))):  # the innermost section that has such a field
         if places := list(_places(names, *_follow(loc[:end], top))):
             return f"{of_kind}; move it to {' or '.join(places)}"
+    if name in _ELSEWHERE:
+        return f"{of_kind}; move it to {_ELSEWHERE[name]}"
     return f"{of_kind}; {hint(name, fields)}"
 
 

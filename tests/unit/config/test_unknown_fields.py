@@ -35,6 +35,7 @@ Args = type[AppConfig | GatewayConfig]
             "move it to models.0.remote.api_key_file",
         ),
         ({"kind": "judge", "max_batch_items": 64}, "move it to server.max_batch_items"),
+        ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
         ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge or rubric or classifier"),
         ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
         ({"kind": "rule", "rule": {"max_model_len": 1}}, "choose from function, pattern, verifier"),
