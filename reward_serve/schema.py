@@ -301,8 +301,8 @@ class ScoreResult(ResultModel):
     id: str | None = None
     score: float | None = None
     status: Status
-    source: Source | None = Field(
-        None, description="What produced the score; null without a score."
+    source: str | None = Field(  # not Source: a later service may have another kind
+        None, description=f"What produced the score: {', '.join(get_args(Source))}; else null."
     )
     label: str | None = Field(None, description="The judge's likeliest label.")
     probabilities: dict[str, float] | None = Field(

@@ -182,4 +182,5 @@ async def _start(config: ModelConfig) -> RewardModel:
             return Composite(config, list(map(_member, config.composite.members)))
         case CascadeModel():
             return Cascade(config, list(map(_member, config.cascade.members)))
-    return RuleRewardModel(config)
+        case RuleModel():
+            return RuleRewardModel(config)

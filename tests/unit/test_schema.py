@@ -159,7 +159,7 @@ def test_the_keys_of_a_result_never_vary_and_survive_the_wire() -> None:
         id="a",
         score=1.0,
         status=Status.OK,
-        source="judge",
+        source="a kind of a later service",
         probabilities={"yes": 0.9, "no": 0.1},
         details={"cut": 3},
         metadata={"nested": [1, None, {"é": True}]},
