@@ -31,7 +31,7 @@ from reward_serve_answers.verifiers import (
     verify_strict_any,
 )
 
-VERSION = "15"
+VERSION = "16"
 """Incremented when a rule's decisions change; part of fingerprints."""
 
 VerifierName = Literal[
@@ -87,7 +87,10 @@ def verify(
     Raises:
         UnusableReferenceError: a reference contains no answer for this verifier.
         ValueError: there is no reference, or no such verifier.
+        TypeError: a response or reference is not a text.
     """
+    if not isinstance(response, str) or isinstance(reference, int | float):
+        raise TypeError(f"response, reference: {response!a:.40}, {reference!a:.40} must be texts")
     references = [reference] if isinstance(reference, str) else list(dict.fromkeys(reference))
     if not references:
         raise ValueError("reference: is an empty list; send at least one")

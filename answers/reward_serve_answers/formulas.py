@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from math_verify import (  # type: ignore[import-untyped]
-    ExprExtractionConfig,
-    LatexExtractionConfig,
-    parse,
-    verify,
-)
+from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.committed import committed, without_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     TAIL_CHARACTERS,
@@ -22,6 +17,7 @@ from reward_serve_answers.values import (
     ends_without_answer,
     gold_answer,
     not_latex,
+    same_text,
 )
 
 # What may be a number of more digits than anyone writes: (10^9)!, 9^{9^9}, 2^{99999}, C(10^9, 9).
@@ -38,7 +34,8 @@ def grade_math(response: str, reference: str) -> Grade:
     The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
     math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
     formulas and formulas to numbers. Abstains where a power, factorial or binomial in the last box
-    may be a number of tens of thousands of digits, and where the last marker has no answer.
+    may be a number of tens of thousands of digits, and where the last marker has no answer, or one
+    that math-verify does not read.
 
     Raises:
         UnusableReferenceError: math-verify cannot parse the reference.
@@ -60,13 +57,17 @@ def compare(response: str, gold: str) -> dict[str, Any]:
     )
     if not expected:
         return {"score": None, "rule": "reference_not_read", "answer": None}
+    if same_text(response, gold):
+        return {"score": 1.0, "rule": "text_matches", "answer": gold}
     _, box, end = response.rpartition("\\boxed")
     boxed = braced(end, 0) if box else None
     if boxed and _HUGE.search(boxed[0]) and not _HUGE.search(gold):
         return {"score": None, "rule": "too_large", "answer": None}
     found = parse(response, [latex, ExprExtractionConfig()], parsing_timeout=None)
     if not found:
-        return {"score": 0.0, "rule": "no_answer", "answer": None}
+        clause = committed(response).clause
+        score, rule = (None, "answer_not_read") if clause else (0.0, "no_answer")
+        return {"score": score, "rule": rule, "answer": clause}
     right = verify(expected, found, timeout_seconds=None)
     rule = "math_equal" if right else "math_differs"
     return {"score": float(right), "rule": rule, "answer": str(found[-1])[:200]}
@@ -80,13 +81,5 @@ def _bare(gold: str) -> str:
 
 
 # The first comparison of a kind imports and compiles much; processes are forked after it.
-for _kind in (
-    "0.5",
-    "2^{500}",
-    r"\int_0^1 x dx",
-    r"\sum_{k=1}^{9} k",
-    r"\sin(3)",
-    "(x+1)^3",
-    r"\sqrt{3}",
-):
+for _kind in ("0.5", "2^{99}", r"\int_0^1 x dx", r"\sum_{k=1}^9 k", r"\sin(3)", "x^3", r"\sqrt{3}"):
     compare(f"\\boxed{{{_kind}}}", r"\frac{1}{2}")

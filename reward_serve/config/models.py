@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+import reward_serve_answers
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig, ends_thinking
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
 from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
-from reward_serve.templates import RulesName
 
 LENGTH = "length"
 """Built-in member of a composite: the response's length in characters."""
@@ -272,17 +272,7 @@ class RemoteModel(_CoresModel):
         return self
 
 
-VerifierName = Literal[
-    RulesName,
-    "gsm8k_strict_first",
-    "gsm8k_strict_last",
-    "numeric",
-    "math",
-    "exact",
-    "choice",
-    "regex",
-    "function",
-]
+VerifierName = Literal[reward_serve_answers.VerifierName, "regex", "function"]
 """All verifiers; ``reward_serve.reward_models.rule`` makes them."""
 
 

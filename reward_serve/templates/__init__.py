@@ -202,9 +202,10 @@ def read_template_file(path: Path) -> dict[str, Any]:
 
     Raises:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
-            template.
+            template and is none.
     """
-    if path.stem in (*template_names(), *template_names(GROUPS), *template_names(RUBRICS)):
+    shipped = {*template_names(), *template_names(GROUPS), *template_names(RUBRICS)}
+    if path.stem in shipped and Path(__file__).parent not in path.resolve().parents:
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )

@@ -72,6 +72,8 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("math", r"Of $(10^9)!$, $9^{9^9}$ and \boxed{1500}", "1500", 1.0, "", "1500"),
     ("math", r"\boxed{-18}", "18", 0.0, "", "-18"),
     ("math", "I cannot tell", "18", 0.0, "", None),
+    ("math", "(1, 2)", "(1, 2)", 1.0, "text_matches", "(1, 2)"),
+    ("math", "The answer is sqrt(2)", r"\sqrt{2}", None, "answer_not_read", "sqrt(2)"),
     ("math", r"\boxed{9^{9^{9^{9}}}}", "18", None, "too_large", None),
     ("math", r"\boxed{(x+y+z+w)^{200}}", "18", None, "too_slow", None),
     *(
