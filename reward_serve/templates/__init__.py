@@ -197,6 +197,12 @@ def load_template(name: str, folder: str = "") -> Template:
     return parse_template(name, yaml.safe_load((_folder(folder) / f"{name}.yaml").read_bytes()))
 
 
+def has_shipped_name(path: Path) -> bool:
+    """Whether the file has the name of a shipped template without being one."""
+    shipped = {*template_names(), *template_names(GROUPS), *template_names(RUBRICS)}
+    return path.stem in shipped and Path(__file__).parent not in path.resolve().parents
+
+
 def read_template_file(path: Path) -> dict[str, Any]:
     """Read and validate a template file; returns its content.
 
@@ -204,8 +210,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
             template and is none.
     """
-    shipped = {*template_names(), *template_names(GROUPS), *template_names(RUBRICS)}
-    if path.stem in shipped and Path(__file__).parent not in path.resolve().parents:
+    if has_shipped_name(path):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
         )

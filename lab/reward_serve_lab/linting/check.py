@@ -22,17 +22,15 @@ from reward_serve.templates import (
     ALIASES,
     FIELDS,
     FILE_SUFFIXES,
-    GROUPS,
     INSTRUCTION,
     PERCENT_SCALE,
     PLACEHOLDER,
-    RUBRICS,
     GenerateForm,
     LabelForm,
     Template,
+    has_shipped_name,
     parse_template,
     read_verdict,
-    template_names,
     unaliased,
 )
 from reward_serve_answers.values import UndecidedError
@@ -87,7 +85,7 @@ def check_name(path: Path) -> Iterator[Finding]:
     if path.suffix not in FILE_SUFFIXES:
         remedy = "rename it to end in .yaml: judge.template recognises files by their suffix"
         yield Finding("file", f"is named {path.name!r}", remedy)
-    if path.stem in (*template_names(), *template_names(GROUPS), *template_names(RUBRICS)):
+    if has_shipped_name(path):
         yield Finding("file", f"{path.stem!r} is a shipped template's name", "rename the file")
 
 
