@@ -15,6 +15,7 @@ from ray import serve
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from loadtests.chaos.scenarios.changes import replica_nodes
 from reward_serve import HttpRewardClient, RewardClient
 from reward_serve.app import build_app
 from tests.fake_service import free_port
@@ -66,12 +67,7 @@ def test_every_node_asks_and_the_end_leaves_what_the_cluster_served_before(
     try:
         assert until(lambda: "REWARD_SERVE_APP=reward" in log.read_text()), log.read_text()
         nodes = [node["NodeID"] for node in ray.nodes()]
-        replicas = [
-            actor["Address"]["NodeID"]
-            for actor in ray._private.state.actors(actor_state_name="ALIVE").values()
-            if actor["ActorClassName"].endswith(":rule")
-        ]
-        assert set(replicas) <= {*nodes} - {cluster.head_node.node_id}
+        assert replica_nodes("rule") <= {*nodes} - {cluster.head_node.node_id}
         ask = ray.remote(num_cpus=0)(lambda: RewardClient("reward").score(ASKED).score)
         pinned = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
         asked = [ask.options(scheduling_strategy=strategy).remote() for strategy in pinned]
