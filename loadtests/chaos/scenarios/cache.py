@@ -1,7 +1,7 @@
 """``corrupt_cache``: flip a bit in a copy of the prepared bundled model before a start.
 
 A deployment must detect the damage, prepare the folder again, and answer. A damaged folder that is
-served by its own path cannot be prepared again and must be refused.
+served by its own path, here a truncated one, cannot be prepared again and must be refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _damaged(folder: Path) -> Figures:
         tally, questions = Tally(), Questions(marked, "cache", DEADLINE_S)
         ways = ask_functions(shared_clients(target))
         asyncio.run(closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED))
-        _flip_a_bit(folder / _WEIGHTS)
+        os.truncate(folder / _WEIGHTS, (folder / _WEIGHTS).stat().st_size // 2)
         refusal = _refusal(target, folder)
     figures = {
         **tally.figures(),
