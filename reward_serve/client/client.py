@@ -338,8 +338,9 @@ class HttpRewardClient(Client):
         self.close()
 
 
-def _responses(group: Mapping[str, Any]) -> list[str]:
-    return list(group.get("responses") or ())
+def _responses(group: Mapping[str, Any]) -> Sequence[str]:
+    found = group.get("responses")
+    return found if isinstance(found, list | tuple) else []
 
 
 def connect(

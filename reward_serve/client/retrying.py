@@ -47,6 +47,7 @@ MAX_BYTES = 8 * 2**20
 WINDOW_S = 0.002
 """How long a request waits to be batched while another batch is in progress."""
 PROBE_EVERY_S = 2.0
+_PROBE_S = 10.0  # a deadline: if the first probe is lost, the next one is not late
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
@@ -91,7 +92,9 @@ class Ticket:
         self.result: Any = None
         self.was_sent = self.gone = False
         try:
-            self.size = len(json.dumps(body))
+            content = json.dumps(self.body)
+            # A copy that its caller cannot change, of plain values that any process can load.
+            self.size, self.body = len(content), json.loads(content)
         except _NOT_JSON as error:
             field = next((name for name in body if not _is_json(body[name])), "request")
             why = f"cannot be written as JSON: {error}; send plain Python values"
@@ -324,7 +327,7 @@ class Endpoint:
         if is_probing or self._answered_at > (since + time.monotonic()) / 2:
             return
         self._lost_at, self._reason = since, reason or "timed out"
-        probe = self._probe(ticket.timeout_s)
+        probe = self._probe(min(ticket.timeout_s, _PROBE_S))
         self._probing = asyncio.create_task(probe, name=f"probe of {self.name}")
 
     async def _probe(self, timeout_s: float) -> None:
@@ -471,8 +474,7 @@ class Batch:
             if error.status_code in (TOO_LARGE, MALFORMED) and half:
                 self._close_due(time.monotonic())
                 parts = (tickets[:half], tickets[half:])
-                await asyncio.gather(*map(self._is_answered, parts))
-                return True
+                return any(await asyncio.gather(*map(self._is_answered, parts)))
             self._retry_after_s = error.retry_after_s or 0.0
             self._fail(tickets, Status.ERROR if error.retryable else Status.INVALID, str(error))
             if not error.retryable:
@@ -509,7 +511,10 @@ class Batch:
                 ticket.fail(Status.TIMEOUT, "the deadline passed before it was sent")
             ticket.result.id = ticket.own_id
         if final:
-            self._deliver(final)
+            try:
+                self._deliver(final)
+            except Exception as fault:  # a bug; the callers must not wait forever
+                hand_out((ticket, fault) for ticket in final)
 
 
 def _backoff_s(attempt: int) -> float:

@@ -60,7 +60,8 @@ _forked_with_ray = False  # whether this process was forked from one connected t
 
 
 def _note_fork() -> None:
-    global _forked_with_ray
+    global _forked_with_ray, _lock
+    _lock = threading.Lock()  # a thread of the parent's may hold the other
     ray = sys.modules.get("ray")
     _forked_with_ray = _forked_with_ray or (ray is not None and ray.is_initialized())
 
@@ -211,7 +212,7 @@ class HttpTransport(ServiceTransport):
         if not api_key.isprintable() or not api_key.isascii():
             raise ValueError("api_key: contains characters that a header cannot carry")
         try:
-            parsed = httpx.URL(url)
+            parsed = httpx.URL(url := url.strip())
             if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
                 raise ValueError("give http://HOST:PORT, with a port below 65536")
         except (httpx.InvalidURL, ValueError) as error:
@@ -299,7 +300,7 @@ class HttpTransport(ServiceTransport):
         if "detail" in content:
             self._is_known = True
             what += f": {content['detail']}"
-        elif self._is_known:  # restarting: Serve's proxy answers 404 until it is deployed
+        elif self._is_known and reply.status_code != TOO_LARGE:  # Serve's, undeployed
             raise self._fault(f"{what}, not this service; it may be restarting")
         else:
             what += ", not this service"

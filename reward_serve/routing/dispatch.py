@@ -38,6 +38,7 @@ from reward_serve.schema import (
     group_failure,
     longest_timeout_s,
     size_of_group,
+    utf8_bytes,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ MESSAGE_BYTES = 2 * 2**20
 
 _READY_TIMEOUT_S = 2.0
 
+_MAX_ITEMS = 256  # in one call, whose results have at most 4 MiB
 _OVERHEAD = 16
 _ENDLESS = 16 * 2**20
 
@@ -501,7 +503,8 @@ def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int])
     shares = [Share(replica)]
     for index in indices:
         size = size_of(items[index])
-        if shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES:
+        full = len(shares[-1].indices) == _MAX_ITEMS
+        if full or (shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES):
             shares.append(Share(replica))
         shares[-1].indices.append(index)
         shares[-1].size += size
@@ -519,7 +522,7 @@ def size_of(value: object) -> int:
         for part in left.pop():
             total += _OVERHEAD
             if isinstance(part, str):
-                total += len(part) if part.isascii() else 4 * len(part)
+                total += utf8_bytes(part)
             elif isinstance(part, dict):
                 left += part, part.values()
             elif isinstance(part, list | tuple):
