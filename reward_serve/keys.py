@@ -80,7 +80,7 @@ def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if file is not None:
         source = f"server.api_keys_file: {file!r}"
-        _add(found, source, "line", ":", _file(source, Path(file)).splitlines())
+        _add(found, source, "line", ":", _file(source, Path(file).expanduser()).splitlines())
     if variable is not None:
         source = f"server.api_keys_env: {variable}"
         if variable not in os.environ:

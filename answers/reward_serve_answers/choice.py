@@ -45,7 +45,9 @@ _STATED = re.compile(  # an answer without a marker
     r"[ :]*(?:option |choice )?(\**\(?[A-J]\)?\**)(?![A-Za-z'])",
     re.IGNORECASE,
 )
-_NO_ANSWER = re.compile(r"(?<![a-z])[a-j](?![a-z])|none|neither|both|all", re.IGNORECASE)
+_NO_ANSWER = re.compile(
+    r"(?i)(?<![a-z])[a-j](?![a-z])|\d|none|neither|both|all|first|second|third|fourth|last"
+)
 
 
 def grade_choice(response: str, reference: str, question: str = "") -> Grade:

@@ -102,17 +102,17 @@ _UNITS = MEASURES | words(
 """Words that may follow a number; others only if the text has them before it."""
 _NUMERAL = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+")
 _MAY_COMPUTE = re.compile(  # a value that no numeral shows may be stated
-    r"[+*/^_\\&#!%:'\"()]|(?<![a-z])-|- |\d[a-z]|[a-z]\d|\d \d|\d{20}|\bx\b"
+    r"[+*/^_\\&#!%:'\"()]|(?<![a-z])-|- |\d[a-z]|[a-z]\d|\d \d|\d{20}|\b[ivxlcdm]{3,}\b|\bx\b"
     r"|(?<![a-z])[b-hj-z](?![a-z])|(?:hundred|thousand|million|teen|t[iy]eth|ty)s?\b"
     r"|\b(?:and|another|extra|more|sum|than|each|every|in|of|by|per|over|out|between|to|plus"
     r"|option|choice|choose|pick|select|letter|with|hexadecimal|binary|octal|base)\b"
 )
 _COMPUTES = re.compile(  # the same of a value of three digits or more
-    r"\d\s*[-+*/^x!%]|[-+*/^]\s*\d|\d \d|\d{20}|\\"
-    r"|(?:hundred|thousand|million|teen|t[iy]eth|[dnrx]ty)s?\b|\b(?:sum|product|difference|plus"
+    r"\d\s*[-+*/^x!%]|[-+*/^]\s*\d|\d \d|\d{20}|\\|\d[e:]\d|\d [a-z]+ (?:(?:and|of) )?\$?\d"
+    r"|nties\b|\b[ivxlcdm]{3,}\b|(?:hundred|thousand|million|teen|t[iy]eth|[dnrx]ty)s?\b|\b(?:sum|product|difference|plus"
     r"|minus|times|add|added|subtract|multiply|multiplied|divide|divided|square|option|choice|choose|letter|hexadecimal|binary|octal|base)\b"
 )
-_SMALL = words("zero both one two three four five six seven eight nine none nothing nil score")
+_SMALL = words("zero both one two three four five six seven eight nine none nothing nil")
 _ENGLISH = words("the is and of we she he they there have has this answer do not know")
 _SIGNS = frozenset("<=>+-*/")
 _SCALES = frozenset(map(Fraction, (100, 1000, 10**6)))
@@ -309,6 +309,8 @@ def _is_absent(stated: _Stated, gold: Number) -> bool:
         return False
     if len(lower) > _MAX_ABSENT or not lower.isascii() or value in (0, 1) or gold.percent:
         return False
+    if last is None and len(lower) < 200 and any(map(str.isdigit, lower)):
+        return False  # 12 packs of 12: a few numbers say many
     found = set(WORD.findall(lower))
     long = value >= 100 or value.denominator > 1  # no short sum is likely to be it
     computes, counts = (_COMPUTES, NUMERIC) if long else (_MAY_COMPUTE, NUMERIC | MEASURES)

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from reward_serve.cli.console import PLAIN, console
-from reward_serve.cli.options import check_keys, deployments_file
+from reward_serve.cli.options import deployments_file
 from reward_serve.cli.serve import missing, untrained
 from reward_serve.config.base import ConfigError
+from reward_serve.keys import read_key_digests
 from reward_serve.templates import FILE_SUFFIXES
 
 File = Annotated[Path, typer.Argument(help="A deployments file, or the name of a shipped one.")]
@@ -30,7 +31,8 @@ def check(file: File) -> None:
         raise typer.BadParameter(f"{file}: must end in {' or '.join(FILE_SUFFIXES)}")
     try:
         deployments = deployments_file(str(file), {})
-        check_keys(deployments)
+        for server in deployments.servers:
+            read_key_digests(server.api_keys_file, server.api_keys_env)
     except ConfigError as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None

@@ -18,7 +18,6 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.config.resolve import Build, installed_build
 from reward_serve.engines.checkpoint import is_folder
-from reward_serve.keys import read_key_digests
 from reward_serve.templates import FILE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -85,16 +84,6 @@ def deployments_file(
     for field in fields:
         set_field(content, field)
     return checked(content)
-
-
-def check_keys(file: DeploymentsFile) -> None:
-    """Check that the file's API keys can be read.
-
-    Raises:
-        ConfigError: they cannot; the message has the field and the remedy, never a key.
-    """
-    for server in file.servers:
-        read_key_digests(server.api_keys_file, server.api_keys_env)
 
 
 def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

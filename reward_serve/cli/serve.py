@@ -10,7 +10,7 @@ import yaml
 
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.launch import LaunchError, interrupt_on_signals, serve_until_stopped
-from reward_serve.cli.options import Kind, check_keys, deployments_file
+from reward_serve.cli.options import Kind, deployments_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
 from reward_serve.config.judge import JudgeConfig
@@ -25,6 +25,7 @@ from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
+from reward_serve.keys import read_key_digests
 from reward_serve.schema import Mode
 
 _OPEN = (
@@ -106,7 +107,8 @@ def serve(
             for fault in missing(file.models):
                 console.print(f"on this machine, {fault}", style="yellow", **PLAIN)
             return
-        check_keys(file)
+        for server in file.servers:
+            read_key_digests(server.api_keys_file, server.api_keys_env)
         if file.is_open:
             console.print(_OPEN, style="yellow", **PLAIN)
         interrupt_on_signals()

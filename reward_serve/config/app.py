@@ -98,6 +98,8 @@ class _Args(Section):
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"models: two models are named {repeated[0]!r}; rename one")
         for alias, name in self.server.aliases.items():
+            if alias in names:
+                raise ValueError(f"server.aliases.{alias}: is a model's name; remove the alias")
             if name not in names:
                 raise ValueError(
                     f"server.aliases.{alias}: no model is named {name!r}; choose from "

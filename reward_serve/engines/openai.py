@@ -135,8 +135,8 @@ class OpenAIEngine(FrozenModel):
             except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
                 raise EngineError(f"the endpoint: {_shortened(error)}") from error
             else:
-                if not reply.choices:
-                    raise EngineError("the endpoint's reply has no choices")
+                if not getattr(reply, "choices", None):  # the SDK returns a web page as text
+                    raise EngineError("the endpoint's reply has no choices; check remote.base_url")
                 return reply
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:

@@ -116,7 +116,8 @@ def set_environment(config: EngineConfig, num_cpus: float) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     # vLLM's dictConfig would close every log handler of this process, including Serve's: the
     # replica would stop logging, and a restarted controller could not adopt it.
-    os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    if "VLLM_LOGGING_CONFIG_PATH" not in os.environ:  # with which vLLM refuses to start then
+        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
     if config.model == BUNDLED_MODEL or is_folder(config.model):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if config.device == "cpu":

@@ -101,7 +101,7 @@ def _parsed(body: bytearray) -> Any:
 def _number(digits: str) -> int | float:
     """An integer as orjson reads it: a float beyond 64 bits."""
     number = float(digits)
-    return int(digits) if -(2**63) <= number < 2**64 else number
+    return int(digits) if -(2**63) < number < 2**64 else number
 
 
 def _deeper_than(value: Any, levels: int) -> bool:

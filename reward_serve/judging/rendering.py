@@ -185,7 +185,7 @@ _SHORT_TEXTS = 512
 _CRITERION_STEP = 128  # tokens
 _AFTER_ANSWER = 100  # characters
 
-_FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")\b)", re.IGNORECASE)
+_FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")(?:_\d)?\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
 
 

@@ -86,7 +86,7 @@ class Admission:
         rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
         ahead = min(self._waiting, rounds * self._next_round_items)
         wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
-        if wait_s > _MARGIN * within_s:
+        if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
                 f"with {self.items} items in this replica, this one would take {wait_s:.1f} s, "
                 f"too close to its deadline in {within_s:.1f} s",

@@ -140,7 +140,7 @@ class Scorer:
             responses=[member.response for member in members],
             question=first.question,
             messages=first.messages,
-            reference=next(iter(first.references), None),
+            reference="\n\nor\n\n".join(first.references) or None,
             template=first.template,
             timeout_s=within_s,
         )
@@ -261,6 +261,8 @@ class Scorer:
         size = self._checked_length(request.sizes)
         if request.group_size is not None:
             self._group_judge()
+            if any(value is not None for _, value in request.options):
+                raise InvalidRequestError("options: a group is judged without them; remove them")
             if request.group is None:
                 raise InvalidRequestError("group_size: needs group, the prompt's key; send both")
             async with within_deadline(request.timeout_s):

@@ -445,8 +445,7 @@ class Judge(RewardModel):
             pair = config.group.default_template
             if config.group.mode == "label" and pair.label:
                 self.renderer.label_ids(pair)
-        if self._config.mode == "label":
-            self.renderer.label_ids(self._config.default_template)
+        self.renderer.skeleton(self._config.default_template, self._config.mode, False)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; with several references, the best match is used.
@@ -578,7 +577,7 @@ class Judge(RewardModel):
 
     def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
         name = self._rules(template)
-        rules = f"{name}-{VERSION}" if name else "off"
+        rules = f"{name or 'off'}-{VERSION}"
         generated = generation.settings if mode == "generate" else ""
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"

@@ -359,7 +359,7 @@ def _score(template: Template, label: str) -> float | None:
     if template.label and label in template.label.values:
         return template.label.values[label]
     if template.label and template.label.binary:
-        return {"0": 0.0, "1": 1.0}.get(label)
+        return None if template.shows == "pair" else {"0": 0.0, "1": 1.0}.get(label)
     if not _NUMBER.fullmatch(label):
         return None
     value = float(label) / template.generate.scale

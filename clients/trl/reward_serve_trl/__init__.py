@@ -135,6 +135,8 @@ class _Judged:
         rubric: str | None = None,
         group_size: int | None = None,
     ) -> None:
+        if rubric and group_size:
+            raise ValueError("rubric: groups are not judged by one; leave out group_size")
         self._reference, self._question, self._rubric = reference, question, rubric
         self._group_size = group_size
         self._settings = {"on_failure": "none", **settings}
@@ -214,7 +216,7 @@ def _groups(
             )
         asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
         if "reference" in group[0]:
-            asked["reference"] = group[0]["reference"][0]
+            asked["reference"] = "\n\nor\n\n".join(group[0]["reference"])
         if "question" in group[0]:
             asked["question"] = group[0]["question"]
         elif isinstance(of_prompts[0], str):

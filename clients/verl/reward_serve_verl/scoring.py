@@ -211,9 +211,11 @@ async def compute_score(
     """
     info = extra_info or {}
     if not is_judged(data_source, settings):
-        return await asyncio.to_thread(
+        found = await asyncio.to_thread(
             default_reward, data_source, solution_str, ground_truth, info
         )
+        absent = dict.fromkeys(settings.get("components") or (), math.nan)
+        return found | {f"component_{name}": value for name, value in absent.items()}
     client = client_for(info, settings)
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
     return as_reward(await client.ascore(request), settings.get("components") or ())

@@ -146,6 +146,7 @@ def test_every_item_is_placed_once_whatever_it_is(items: list[Any], replicas: in
 @given(json_like)
 def test_plain_data_takes_no_more_bytes_than_it_is_said_to(value: Any) -> None:
     assert len(pickle.dumps(value, protocol=5)) <= size_of(value) + 64
+    assert size_of(["\u00d7" + "a" * 10**6]) < 1.01 * 10**6  # in UTF-8
 
 
 def test_data_of_any_depth_have_a_size() -> None:

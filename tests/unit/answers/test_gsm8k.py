@@ -245,3 +245,16 @@ def test_a_reference_without_an_answer_is_refused() -> None:
         verify("#### 18", "####")
     with pytest.raises(ValueError, match="references: is empty"):
         verify_any("#### 18", [])
+
+
+@pytest.mark.parametrize(
+    ("response", "gold"),
+    [
+        ("The total is 1.2e5 dollars", "120000"),
+        ("She has 12 packs, each with 12 pens.", "144"),
+        ("She has 5 twenties", "100"),
+        ("She makes XVIII dollars", "18"),
+    ],
+)
+def test_a_value_that_no_numeral_shows_may_be_stated(response: str, gold: str) -> None:
+    assert verify(response, gold).outcome == "abstain"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -346,3 +348,27 @@ def test_every_caller_gets_the_result_of_its_own_request_in_time(
     transport = Fated(script, max_batch)
     virtual_time.run(calls)
     assert transport.faults == []
+
+
+@in_virtual_time
+async def test_what_is_asked_again_is_what_was_asked_and_plain() -> None:
+    seen: list[Any] = []
+
+    class Recorded(Scripted):
+        async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
+            seen.append(pickle.loads(pickle.dumps(requests))[0]["metadata"])
+            return await super().ascore_batch(requests)
+
+    counts: Any = defaultdict(lambda: 0, turns=2)  # which cannot be pickled
+    asked = asyncio.ensure_future(ask(Recorded(LOST), bodies("a", metadata=counts)))
+    await asyncio.sleep(0.005)
+    counts["turns"] = 3
+    assert await asked == ([("a", "ok")], 1)
+    assert seen == [{"turns": 2}] * 2
+
+
+@in_virtual_time
+async def test_a_fault_in_delivering_an_answer_leaves_nobody_waiting() -> None:
+    fault = AttributeError("no step yet")
+    with patch.object(Client, "_outcomes", side_effect=fault), pytest.raises(AttributeError):
+        await ask(Scripted(takes_s=1000), bodies("a"))

@@ -220,6 +220,7 @@ SECOND = {"model": "second"}
             "set api_keys_file",
         ),
         (server(aliases={"gpt": "x"}), "server.aliases.gpt: no model is named 'x'", "from judge"),
+        (server(aliases={"judge": "judge"}), "server.aliases.judge: is a model's name", "remove"),
         (combined("composite", "first"), "models.2.composite.members: ", "at least 2"),
         (combined("composite", "first", "first"), "models.2.composite.members: 'first'", "twice"),
         *(
