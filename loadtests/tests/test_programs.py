@@ -51,7 +51,7 @@ def test_chaos(name: str, tmp_path: Path) -> None:
 def test_soak(tmp_path: Path) -> None:
     run("soak", "--minutes", "0.5", "--max-growth-mib", "4096", "--out", str(tmp_path))
     found = report(tmp_path / "soak.json")
-    assert found["right"] == found["asked"] > 0
+    assert found["right"] + found["too_close"] == found["asked"] > 0
     assert found["memory_mib"]["judge"]["last"] > 0
 
 
