@@ -69,7 +69,7 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
         if hub.model_info(model, revision=revision, timeout=_HUB_TIMEOUT_S).gated:
             hub.auth_check(model)
     except (httpx.HTTPError, HFValidationError, OfflineModeIsEnabled) as error:
-        if isinstance(error, HfHubHTTPError) and error.response.status_code >= 500:
+        if isinstance(error, HfHubHTTPError) and error.response.status_code not in (401, 403, 404):
             return
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(
