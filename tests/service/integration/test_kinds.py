@@ -20,7 +20,6 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         {"response": "18", "reference": "18", "model": "exact"},
         {"response": "The answer is 18.", "reference": "18", "model": "exact"},
         {"response": "A: 18.0", "reference": "18", "model": "pattern"},
-        {"response": "A" * 100, "reference": "18", "model": "pattern"},  # which takes too long
         {"response": "x", "model": "own", "metadata": {"points": 0.25}},
         {"response": "x", "model": "own"},
         {"response": "18", "model": "exact"},
@@ -29,7 +28,6 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         (Status.OK, 1.0),
         (Status.OK, 0.0),
         (Status.OK, 1.0),
-        (Status.UNPARSEABLE, None),
         (Status.OK, 0.25),
         (Status.ERROR, None),
         (Status.INVALID, None),
@@ -39,7 +37,7 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         for client in (http, RewardClient(RULES, max_attempts=3)):
             results = client.score_batch(requests)
             assert [(result.status, result.score) for result in results] == verdicts
-            assert "TypeError" in (results[5].reason or "")
+            assert "TypeError" in (results[4].reason or "")
 
 
 def test_a_replica_that_cannot_start_fails_the_deployment_with_the_reason(url: str) -> None:
