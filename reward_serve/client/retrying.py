@@ -47,7 +47,7 @@ MAX_BYTES = 8 * 2**20
 WINDOW_S = 0.002
 """How long a request waits to be batched while another batch is in progress."""
 PROBE_EVERY_S = 2.0
-_PROBE_S = 10.0  # a deadline: if the first probe is lost, the next one is not late
+_PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes soon
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
