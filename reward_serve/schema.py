@@ -25,9 +25,9 @@ from pydantic import (
     model_validator,
 )
 
+from reward_serve.messages import Message, Name, Text, as_json, tool, unicode_text, utf8_bytes
 from reward_serve.rubrics import CriteriaOrName
 
-MAX_NAME_CHARACTERS = 1024
 MAX_METADATA_BYTES = 65_536
 MAX_ITEM_BYTES = 2**20
 """Of an item's texts in UTF-8."""
@@ -37,7 +37,8 @@ MAX_REFERENCES = 64
 MAX_RESPONSES = 64
 """Of a group."""
 MAX_MESSAGES = 200
-MAX_VALUES = 4096  # JSON values of a request besides its metadata: a message has three
+MAX_TOOLS = 128
+MAX_VALUES = 2**14  # JSON values of a request besides its metadata
 
 _SIMILAR = 0.7
 # What trainers and data sets call these fields.
@@ -48,22 +49,6 @@ _OTHER_NAMES = {
 _MAX_FAULTS = 16
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 40
-
-
-def unicode_text(text: str) -> str:
-    """Return the text if it is valid Unicode.
-
-    Raises:
-        ValueError: it contains a lone surrogate.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"has a lone surrogate at character {error.start}, which is not valid Unicode; "
-            "replace it, for example with text.encode('utf-8', 'replace').decode()"
-        ) from None
-    return text
 
 
 def more_values_than(value: object, most: int) -> bool:
@@ -102,8 +87,6 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Text = Annotated[str, AfterValidator(unicode_text)]
-Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
 Count = Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]
 GroupSize = Annotated[int, Field(strict=True, ge=2, le=64), BeforeValidator(_whole)]
 Timeout = Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False, strict=True)]
@@ -159,28 +142,32 @@ class Options(BaseModel):
     cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
 
 
-class Message(BaseModel):
-    """One turn of a conversation."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    role: Literal["system", "user", "assistant"]
-    content: Text
-
-
 class ScoreRequest(BaseModel):
-    """A request for the reward of ``response``."""
+    """A request for the reward of a response, or of a conversation's last assistant turn."""
 
     model_config = ConfigDict(extra="forbid")
 
-    response: Text = Field(description="The text to score.")
+    response: Text | None = Field(
+        None,
+        description="The text to score, which follows messages; null if messages contain it.",
+    )
     reference: str | list[str] | None = Field(
         None,
         description="A gold answer or solution; of several, the best match is used.",
     )
     question: Text | None = Field(None, description="The prompt that the response answers.")
     messages: list[Message] | None = Field(
-        None, max_length=MAX_MESSAGES, description="A conversation, for classifier reward models."
+        None,
+        max_length=MAX_MESSAGES,
+        description="A conversation. Without response, its last assistant turn is scored.",
+    )
+    tools: list[dict[str, JsonValue]] | None = Field(
+        None, max_length=MAX_TOOLS, description="The tools of the conversation, with their schemas."
+    )
+    turns: bool = Field(
+        False,
+        strict=True,
+        description="Score each assistant turn too, as components turn_1, turn_2...",
     )
     model: Name | None = Field(
         None, description="Name of the reward model; default: the application's first."
@@ -230,6 +217,51 @@ class ScoreRequest(BaseModel):
             unicode_text(reference)
         return value
 
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools_have_one_form(cls, value: Any) -> Any:
+        return [tool(each) for each in value] if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _one_response_is_scored(self) -> Self:
+        roles = [message.role for message in self.messages or ()]
+        if self.response is None and "assistant" not in roles:
+            raise ValueError("response: is missing; send it, or messages with an assistant's turn")
+        if self.response is not None and roles[-1:] == ["assistant"]:
+            raise ValueError(
+                "messages: the last turn is the assistant's, but the response follows it; remove "
+                "that turn, or the response"
+            )
+        return self
+
+    @property
+    def judged(self) -> str:
+        """The text to score: the response, or that of the last assistant turn."""
+        if self.response is not None:
+            return self.response
+        return next(m.text for m in reversed(self.messages or ()) if m.role == "assistant")
+
+    @property
+    def conversation(self) -> list[Message]:
+        """All turns: the messages, or else the question, then the response."""
+        turns = list(self.messages or ())
+        if not turns and self.question:
+            turns = [Message(role="user", content=self.question)]
+        if self.response is not None:
+            turns.append(Message(role="assistant", content=self.response))
+        return turns
+
+    @property
+    def states(self) -> "list[ScoreRequest]":
+        """The request as it was after each assistant turn and what its tools answered."""
+        turns = self.conversation
+        begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
+        own = {"response": None, "turns": False, "id": None, "metadata": None}
+        return [
+            self.model_copy(update={**own, "messages": turns[:end]})
+            for end in [*begins[1:], len(turns)]
+        ]
+
     @property
     def references(self) -> list[str]:
         """The references as a list; empty if there are none."""
@@ -243,18 +275,14 @@ class ScoreRequest(BaseModel):
         rubric = self.rubric or []
         criteria = [rubric] if isinstance(rubric, str) else [each.text for each in rubric]
         return {
-            "response": utf8_bytes(self.response),
+            "response": utf8_bytes(self.response or ""),
             "reference": sum(map(utf8_bytes, self.references)),
             "question": utf8_bytes(self.question or ""),
-            "messages": sum(utf8_bytes(message.content) for message in self.messages or ()),
+            "messages": sum(message.size for message in self.messages or ()),
+            "tools": utf8_bytes(as_json(self.tools)) if self.tools else 0,
             "template": utf8_bytes(self.template or ""),
             "rubric": sum(map(utf8_bytes, criteria)),
         }
-
-
-def utf8_bytes(text: str) -> int:
-    """The length of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Usage(BaseModel):
@@ -370,7 +398,10 @@ def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -
             parts.append(f"{field}: unknown field{remedy}")
         else:
             message = fault["msg"].removeprefix("Value error, ")
-            parts.append(f"{field}: {message}{_found(fault)}")
+            names_its_field = of is not None and message.partition(":")[0] in of.model_fields
+            if loc or not names_its_field:
+                message = f"{field}: {message}{_found(fault)}"
+            parts.append(message)
     if len(faults) > _MAX_FAULTS:
         parts.append(f"and {len(faults) - _MAX_FAULTS} more")
     return "; ".join(dict.fromkeys(parts))
@@ -475,7 +506,7 @@ class GroupRequest(BaseModel):
 
     def as_single(self) -> ScoreRequest:
         """A score request with the fields that all comparisons share."""
-        turns = [f"{turn.role}: {turn.content}" for turn in self.messages or ()]
+        turns = [f"{turn.role}: {turn.shown}" for turn in self.messages or ()]
         return ScoreRequest.model_construct(
             response="".join(self.responses),
             question=self.question or "\n\n".join(turns) or None,

@@ -70,7 +70,7 @@ class FakeHandle:
 
 async def echoing_chat(request: ChatRequest) -> list[TextOutput]:
     """Writes the last value that it was given."""
-    text = request.messages[-1].content
+    text = request.messages[-1].text
     return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
 
 

@@ -77,7 +77,7 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
 
     try:
         parsed = ScoreRequest.model_validate(request)
-        score = verify_any(parsed.response, parsed.references).score
+        score = verify_any(parsed.judged, parsed.references).score
         if score is not None or not lexical:
             return score
         from reward_serve_answers.values import gold_answer, parse_number
@@ -86,7 +86,7 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
             return None
     except ValueError:  # an invalid request, or one without a reference
         return None
-    return max(_token_f1(parsed.response, reference) for reference in parsed.references)
+    return max(_token_f1(parsed.judged, reference) for reference in parsed.references)
 
 
 def _token_f1(response: str, reference: str) -> float:

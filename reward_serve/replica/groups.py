@@ -70,7 +70,7 @@ class Cohorts:
                 f"{self.waiting} requests wait for their groups in this replica", _PAUSE_S
             )
         key = request.model_dump_json(include=_SHARED)
-        name = object() if request.id is None else (request.id, hash(request.response))
+        name = object() if request.id is None else (request.id, hash(request.judged))
         cohort = self._cohort(key, name, request.group_size or 0)
         if cohort is None:
             reason = f"group: {request.group!r} was judged before this response arrived"

@@ -220,14 +220,14 @@ class VerdictLog(Observer):
             "model": self._model,
             "step": step if isinstance(step, int | float | str) else None,
             "group": request.group,
-            "response_characters": len(request.response),
+            "response_characters": len(request.judged),
             **{name: result[name] for name in _RESULT},
             "latency_s": round(times.total, 4),
         }
         if self._config.redact:  # the reason and the details may quote the request
             line |= {"reason": None, "details": {"rule": (result["details"] or {}).get("rule")}}
         else:
-            line["response_tail"] = request.response[-self._config.tail_characters :]
+            line["response_tail"] = request.judged[-self._config.tail_characters :]
             line["reference"] = request.reference
         try:
             self._lines.put_nowait(json.dumps(line))

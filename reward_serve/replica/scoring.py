@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import Explanation, Seconds
+from reward_serve.messages import utf8_bytes
 from reward_serve.off_loop import off_loop
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.replica.groups import Cohorts
@@ -43,7 +44,6 @@ from reward_serve.schema import (
     failure,
     group_failure,
     retry_after_s,
-    utf8_bytes,
 )
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Scorer:
         """The results of a group's requests, which came one by one."""
         first = members[0]
         request = GroupRequest(
-            responses=[member.response for member in members],
+            responses=[member.judged for member in members],
             question=first.question,
             messages=first.messages,
             reference="\n\nor\n\n".join(first.references) or None,
@@ -258,6 +258,12 @@ class Scorer:
                 f"rubric: model {self._name!r} has kind {kind}, which reads no rubric; ask a model "
                 "of kind rubric or a composite of one, or leave it out"
             )
+        if request.turns and not self._model.scores_turns:
+            kind = self._model.describe()["kind"]
+            raise InvalidRequestError(
+                f"turns: model {self._name!r} has kind {kind}, which scores no turns; ask a model "
+                "of kind judge, rubric, rule or classifier, or leave it out"
+            )
         size = self._checked_length(request.sizes)
         if request.group_size is not None:
             self._group_judge()
@@ -265,6 +271,10 @@ class Scorer:
                 raise InvalidRequestError("options: a group is judged without them; remove them")
             if request.group is None:
                 raise InvalidRequestError("group_size: needs group, the prompt's key; send both")
+            if request.response is None or request.turns:
+                raise InvalidRequestError(
+                    "group_size: whole responses are compared; send response, without turns"
+                )
             async with within_deadline(request.timeout_s):
                 return await self._cohorts.score(request)
         place = self._admission.place(request.timeout_s, batch)

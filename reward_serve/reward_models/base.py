@@ -64,6 +64,8 @@ class RewardModel(Protocol):
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True
     """If false, a request with a rubric is invalid."""
+    scores_turns: bool = False
+    """If false, a request with ``turns`` is invalid."""
     engine: FrozenModel | None = None
     """The engine that runs the model, if it has one."""
 
@@ -198,7 +200,7 @@ class Trace:
 
     def graded(self, grade: Grade, request: ScoreRequest) -> None:
         """Record the rules' grade, with the answer's last place in the response."""
-        span, response = grade.span, request.response
+        span, response = grade.span, request.judged
         if span is None and grade.answer and (start := response.rfind(grade.answer)) >= 0:
             span = (start, start + len(grade.answer))
         self.rule = RuleOutcome(
@@ -242,7 +244,7 @@ def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> Sc
 
 
 def request_hash(request: object) -> str:
-    """A hash of response, reference, question and template, as 16 hex digits.
+    """A hash of response, messages, reference, question and template, as 16 hex digits.
 
     Only the length and the end of a long text are hashed.
     """
@@ -255,6 +257,8 @@ def request_hash(request: object) -> str:
         except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
             text = type(value).__name__
         digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
+    for turn in getattr(request, "messages", None) or ():
+        digest.update(turn.shown[-_HASHED_CHARACTERS:].encode())
     return digest.hexdigest()[:16]
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import randrange
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reward_serve.engines.base import LanguageModel, TextOutput
 from reward_serve.judging.conversation import render_chat
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN
+from reward_serve.messages import Message, Text
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered
-from reward_serve.schema import MAX_MESSAGES, Count, Message, Options, Seed, Timeout, utf8_bytes
+from reward_serve.schema import MAX_MESSAGES, Count, Options, Seed, Timeout
 
 if TYPE_CHECKING:
     from reward_serve.reward_models.judge import Generation
@@ -58,12 +59,20 @@ def _document_unsupported(schema: dict[str, Any]) -> None:
     }
 
 
+class ChatMessage(Message):
+    """A turn without tools and images."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Text = ""
+    tool_calls: None = None
+
+
 class ChatRequest(BaseModel):
     """The supported part of OpenAI's chat completion request; other fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra=_document_unsupported)
 
-    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str | None = None
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
@@ -98,7 +107,7 @@ class ChatRequest(BaseModel):
     @property
     def size(self) -> int:
         """The bytes of UTF-8 of the messages."""
-        return sum(utf8_bytes(message.content) for message in self.messages)
+        return sum(message.size for message in self.messages)
 
 
 async def complete(
@@ -126,7 +135,7 @@ async def complete(
     too_long = "messages: {} exceed this model's context of {} tokens; shorten them"
     if request.size > CHARACTERS_A_TOKEN * context:
         raise InvalidRequestError(too_long.format(f"{request.size} bytes", context))
-    turns = [message.model_dump() for message in request.messages]
+    turns = [{"role": turn.role, "content": turn.text} for turn in request.messages]
     try:
         prompt, length = await off_loop(
             request.size > LONG_PROMPT,

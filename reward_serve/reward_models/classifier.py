@@ -117,19 +117,13 @@ def conversation(request: ScoreRequest) -> list[dict[str, str]]:
     """The turns of a request's conversation, with the response as the last.
 
     Raises:
-        InvalidRequestError: it has neither messages nor a question, or both, or its messages end
-            with an assistant's turn.
+        InvalidRequestError: it has neither messages nor a question, or both.
     """
     if bool(request.messages) is bool(request.question):
         raise InvalidRequestError(
             "messages: a classifier scores a conversation; send messages or a question, not both"
         )
-    turns = [{"role": "user", "content": request.question or ""}]
-    if request.messages:
-        turns = [message.model_dump() for message in request.messages]
-        if turns[-1]["role"] == "assistant":
-            raise InvalidRequestError(
-                "messages: the last turn is the assistant's, but the response follows it; remove "
-                "that turn, or send it as the response"
-            )
-    return [*turns, {"role": "assistant", "content": request.response}]
+    turns = request.conversation
+    if any(turn.role in ("tool", "developer") or turn.tool_calls or turn.images for turn in turns):
+        raise InvalidRequestError("messages: a classifier scores texts of system, user, assistant")
+    return [{"role": turn.role, "content": turn.text} for turn in turns]

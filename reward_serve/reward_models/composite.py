@@ -133,7 +133,7 @@ Ask = Callable[[dict[str, Any], bool], Awaitable[Explanation]]
 
 async def length(body: dict[str, Any], explains: bool) -> Explanation:
     """The member ``length``: the number of characters of the response."""
-    score = float(len(body["response"]))
+    score = float(len(ScoreRequest.model_validate(body).judged))
     return Explanation(result=ScoreResult(status=Status.OK, score=score, source="rule"))
 
 

@@ -278,7 +278,7 @@ class Comparison:
         fields = {
             "question": self.request.question or "",
             "reference": final_answer(reference) if final else reference,
-            "response": self.request.response,
+            "response": self.request.judged,
             "criterion": self.criterion,
             **{f"response_{n}": text for n, text in enumerate(self.responses, 1)},
         }
@@ -324,7 +324,7 @@ class Comparison:
         prompts are rendered there too.
         """
         request = self.request
-        response = min(len(request.response), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
+        response = min(len(request.judged), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
         return takes_long(request) or prompts > LONG_PROMPT
@@ -340,7 +340,7 @@ class Comparison:
             messages = [(role, *filled(parts, prompt.fields)) for role, parts in skeleton.turns]
             shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
         if prompt.cut_characters:
-            response, kept = self.request.response, prompt.fields["response"]
+            response, kept = self.request.judged, prompt.fields["response"]
             place = cut_span(response, kept, prompt.head_characters, shown_as(template))
             shown.cut = [Cut(field="response", start=place[0], end=place[1], exact=place[2])]
         if self.engine.tokenizer is not None:
@@ -530,7 +530,7 @@ class Judge(RewardModel):
             return None
         with timed(comparison.trace, "rules"):
             grade = await off_loop(
-                takes_long(request), RULES[name], request.response, request.references
+                takes_long(request), RULES[name], request.judged, request.references
             )
         if comparison.trace is not None:
             comparison.trace.graded(grade, request)

@@ -95,7 +95,7 @@ def _text(name: str) -> Verifier:
     """A verifier of ``reward_serve_answers`` that takes microseconds; in a thread if it is long."""
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
-        texts = request.response, reference
+        texts = request.judged, reference
         if name == "choice":
             question = request.question or ""
             return await off_loop(takes_long(request), grade_choice, *texts, question)
@@ -110,7 +110,7 @@ def _math() -> Verifier:
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold = gold_answer(reference)
-        visible = without_thinking(request.response)
+        visible = without_thinking(request.judged)
         if ends_without_answer(visible):
             return Grade(ABSTAINED, "cut_off")
         try:
@@ -136,7 +136,7 @@ def _pattern(pattern: str) -> Verifier:
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold_answer(reference)
         try:
-            match: list[Any] | None = await child.call(pattern, request.response)
+            match: list[Any] | None = await child.call(pattern, request.judged)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if match is None:
@@ -172,7 +172,7 @@ def own_function(path: str) -> Verifier:
             raise RuntimeError(f"StopIteration: {error}") from error
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
-        arguments = (request.response, reference, request.model_dump(mode="json"))
+        arguments = (request.judged, reference, request.model_dump(mode="json"))
         try:
             if inspect.iscoroutinefunction(function):
                 value = await function(*arguments)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from reward_serve.explanation import Explanation
+from reward_serve.messages import utf8_bytes
 from reward_serve.schema import (
     GroupResult,
     ScoreResult,
@@ -38,7 +39,6 @@ from reward_serve.schema import (
     group_failure,
     longest_timeout_s,
     size_of_group,
-    utf8_bytes,
 )
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from reward_serve.schema import ScoreRequest, ScoreResult, Status, describe_erro
 
 LONE_SURROGATE = "half a pair: \ud83d"
 NO_REFERENCES: list[Any] = [18, [], "", " \n", ["18", ""], ["18", 18], {}, ["18"] * 65]
+CALLS = {"tool_calls": [{"name": "add", "arguments": "{}"}]}
 FAILURES = [status for status in Status if status is not Status.OK]
 
 
@@ -30,7 +31,7 @@ def faults(request: object) -> str:
 def test_a_request_needs_only_a_response() -> None:
     request = ScoreRequest.model_validate({"response": "18"})
     assert request.model_dump(exclude_none=True) == {
-        "response": "18", "timeout_s": 60.0, "options": {}
+        "response": "18", "timeout_s": 60.0, "options": {}, "turns": False
     }  # fmt: skip
     assert request.references == []
 
@@ -61,6 +62,7 @@ def test_a_value_within_its_limits_is_kept(fields: dict[str, Any]) -> None:
     ("field", "fields"),
     [
         ("response", {"response": None}),
+        ("response", {"response": None, "messages": [{"role": "user", "content": "?"}]}),
         ("response", {"response": 18}),
         ("response", {"response": LONE_SURROGATE}),
         *(("reference", {"reference": reference}) for reference in NO_REFERENCES),
@@ -81,9 +83,14 @@ def test_a_value_within_its_limits_is_kept(fields: dict[str, Any]) -> None:
         ("metadata", {"metadata": {"a": [math.inf]}}),
         ("metadata.a", {"metadata": {"a": {1, 2}}}),
         ("messages", {"messages": [{"role": "user", "content": ""}] * 201}),
-        ("messages.0.role", {"messages": [{"role": "tool", "content": ""}]}),
-        ("messages.0.content", {"messages": [{"role": "user"}]}),
-        ("messages.0.name", {"messages": [{"role": "user", "content": "", "name": "a"}]}),
+        ("messages.0.role", {"messages": [{"role": "function", "content": ""}]}),
+        ("messages.0: content", {"messages": [{"role": "user"}]}),
+        ("messages.0.content", {"messages": [{"role": "user", "content": [{"type": "audio"}]}]}),
+        ("messages.0.weight", {"messages": [{"role": "user", "content": "", "weight": 1}]}),
+        ("messages.0: tool_calls", {"messages": [{"role": "user", "content": "", **CALLS}]}),
+        ("messages", {"messages": [{"role": "assistant", "content": "18"}]}),
+        ("tools", {"tools": [{"type": "function"}]}),
+        ("turns", {"turns": 1}),
         ("options", {"options": None}),
         ("options.mode", {"options": {"mode": "x"}}),
         ("options.top_p", {"options": {"top_p": 0}}),
@@ -111,7 +118,7 @@ def test_a_bad_field_is_named(field: str, fields: dict[str, Any]) -> None:
     ("request_", "said"),
     [
         (None, "request: "),
-        ({}, "response: Field required"),
+        ({}, "response: is missing; send it"),
         ({"response": "", "timeout_s": "soon"}, "(found 'soon')"),
         ({"response": "", "timeout_s": "x" * 5000}, "(found str of length 5000)"),
         ({"response": ["x"] * 3000}, "(found list of length 3000)"),
@@ -138,7 +145,7 @@ def test_a_fault_is_told_in_one_short_line_with_its_value_and_remedy(
 ) -> None:
     text = faults(request_)
     assert said in text
-    assert len(text) < 2500
+    assert len(text) < 3000
     assert "\n" not in text
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel
 
-from reward_serve.schema import Text
+from reward_serve.messages import Text
 from reward_serve_answers.values import parse_number
 from reward_serve_lab.attacks.families import FAMILIES
 from reward_serve_lab.attacks.family import Attack, Draft, Family

@@ -28,7 +28,7 @@ class Bench:
         self, members: Sequence[ScoreRequest], within_s: float
     ) -> Sequence[ScoreResult]:
         assert len({member.group for member in members}) == 1
-        self.judged.append([member.response for member in members])
+        self.judged.append([member.judged for member in members])
         try:
             async with asyncio.timeout(within_s):
                 await asyncio.sleep(self.takes_s)

@@ -45,7 +45,7 @@ class FakeRewardModel(RewardModel):
     left_s: list[float] = field(default_factory=list)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-        response = request.response
+        response = request.judged
         self.asked.append(response)
         self.left_s.append(request.timeout_s)
         if response in RAISES:

@@ -83,7 +83,6 @@ async def test_among_several_logits_the_deployment_must_choose(settings: Any) ->
     [
         {},
         {"question": "q", "messages": [{"role": "user", "content": "u"}]},
-        {"messages": [{"role": "assistant", "content": "a"}]},
     ],
 )
 def test_what_is_no_conversation_is_refused_by_name(fields: dict[str, Any]) -> None:

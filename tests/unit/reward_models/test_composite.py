@@ -94,7 +94,7 @@ async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> No
 async def test_a_sum_adds_weighted_scores_and_needs_every_member() -> None:
     members = ["correct", {"model": "length", "weight": -0.01}]
     verdict = await composite([1.0, length], members, aggregate="sum").score(REQUEST)
-    assert verdict.score == pytest.approx(1.0 - 0.01 * len(REQUEST.response), abs=1e-9)
+    assert verdict.score == pytest.approx(1.0 - 0.01 * len(REQUEST.judged), abs=1e-9)
     assert "disagreement" not in details(verdict)
     verdict = await composite([Status.ERROR, length], members, aggregate="sum").score(REQUEST)
     assert (verdict.status, verdict.score) == (Status.ERROR, None)

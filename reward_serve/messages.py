@@ -1,0 +1,225 @@
+"""The turns of a conversation, as chat APIs have them.
+
+>>> call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+>>> Message(role="assistant", content=None, tool_calls=[call]).tool_calls[0].function.arguments
+'{"a": 1}'
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    field_validator,
+    model_validator,
+)
+
+MAX_NAME_CHARACTERS = 1024
+_TEXTS = ("text", "input_text", "output_text")
+_REASONING = {"reasoning_content", "reasoning"}
+
+
+def unicode_text(text: str) -> str:
+    """Return the text if it is valid Unicode.
+
+    Raises:
+        ValueError: it contains a lone surrogate.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"has a lone surrogate at character {error.start}, which is not valid Unicode; "
+            "replace it, for example with text.encode('utf-8', 'replace').decode()"
+        ) from None
+    return text
+
+
+def utf8_bytes(text: str) -> int:
+    """The length of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+Text = Annotated[str, AfterValidator(unicode_text)]
+Name = Annotated[Text, Field(max_length=MAX_NAME_CHARACTERS)]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+def as_json(value: object) -> str:
+    """The value as JSON, in one spelling; with escapes only where it is not valid Unicode.
+
+    Raises:
+        ValueError: JSON has no such value, or it is nested too deeply.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"cannot be written as JSON: {error}") from None
+
+
+def as_object(arguments: str) -> dict[str, Any] | None:
+    """The arguments of a call; None if they are not a JSON object."""
+    try:
+        value = json.loads(arguments)
+        as_json(value)  # which a number beyond a float's range is not
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _in_one_spelling(arguments: Any) -> Any:
+    """Arguments that a policy wrote, whatever it wrote, or an object of a caller's."""
+    if arguments is None:
+        return ""
+    if not isinstance(arguments, str):
+        return as_json(arguments) if isinstance(arguments, Mapping) else arguments
+    value = as_object(arguments)
+    return arguments if value is None else as_json(value)
+
+
+class Function(BaseModel):
+    """The function of a call."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    arguments: Annotated[Text, BeforeValidator(_in_one_spelling, json_schema_input_type=Any)] = (
+        Field("", description="A JSON string or an object. Text that is no JSON is shown as it is.")
+    )
+
+
+class ToolCall(BaseModel):
+    """A call of a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Name | None = None
+    type: Literal["function"] = "function"
+    function: Function
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_flat(cls, call: Any) -> Any:
+        if isinstance(call, Mapping) and "name" in call and "function" not in call:
+            return {"function": dict(call)}
+        return _without_empty(call, cls) if isinstance(call, Mapping) else call
+
+    @property
+    def shown(self) -> str:
+        """The call as one line of JSON."""
+        called = self.function
+        value = as_object(called.arguments)
+        arguments = called.arguments if value is None else value
+        return as_json({"name": called.name, "arguments": arguments})
+
+
+class Message(BaseModel):
+    """One turn of a conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Role
+    content: Text | list[dict[str, JsonValue]] = Field(
+        "",
+        description="A text, null beside tool calls, or parts: texts, which are joined, or images.",
+    )
+    name: Name | None = Field(None, description="Of the tool that answers.")
+    tool_calls: list[ToolCall] | None = Field(None, description="Of an assistant's turn.")
+    tool_call_id: Name | None = Field(None, description="Of the call that a tool's turn answers.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_apis_return_it(cls, turn: Any) -> Any:
+        """Without reasoning, which is not judged, and what APIs leave empty."""
+        return _without_empty(turn, cls) if isinstance(turn, Mapping) else turn
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, content: Any) -> Any:
+        if not isinstance(content, list):
+            return "" if content is None else content
+        parts: list[Any] = []
+        for number, part in enumerate(content):
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind in _TEXTS and isinstance(part.get("text"), str):
+                text = unicode_text(part["text"])
+                if parts and isinstance(parts[-1], str):
+                    parts[-1] += text
+                else:
+                    parts.append(text)
+            elif kind == "image_url" and isinstance(part.get("image_url"), Mapping):
+                parts.append({"type": kind, "image_url": dict(part["image_url"])})
+            else:
+                raise ValueError(f"part {number} is neither a text nor an image_url; send those")
+        if all(isinstance(part, str) for part in parts):
+            return "".join(parts)
+        return [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
+
+    @model_validator(mode="after")
+    def _the_role_has_these_fields(self) -> "Message":
+        if self.role != "assistant" and "content" not in self.model_fields_set:
+            raise ValueError(f"content: is missing from the {self.role}'s turn; send it")
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError(f"tool_calls: only an assistant's turn has them, not {self.role}'s")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The content's text, without images."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(str(part.get("text", "")) for part in self.content)
+
+    @property
+    def images(self) -> list[dict[str, JsonValue]]:
+        """The content's images."""
+        return [] if isinstance(self.content, str) else [p for p in self.content if "text" not in p]
+
+    @property
+    def shown(self) -> str:
+        """Its text, and its calls as JSON, in one text."""
+        return "\n".join([*filter(None, [self.text]), *(c.shown for c in self.tool_calls or ())])
+
+    @property
+    def size(self) -> int:
+        """The bytes of its texts in UTF-8."""
+        called = ((call.function.name, call.function.arguments) for call in self.tool_calls or ())
+        texts = [self.text, self.name or "", *(text for pair in called for text in pair)]
+        return sum(map(utf8_bytes, texts)) + sum(len(as_json(image)) for image in self.images)
+
+
+def _without_empty(given: Mapping[str, Any], of: type[BaseModel]) -> dict[str, Any]:
+    """The fields of a model, and unknown ones only if they say anything."""
+    return {
+        key: value
+        for key, value in given.items()
+        if key in of.model_fields or (key not in _REASONING and value not in (None, "", [], {}))
+    }
+
+
+def tool(definition: Any) -> dict[str, Any]:
+    """A tool's definition as chat APIs have it; a function may stand alone.
+
+    Raises:
+        ValueError: it has no name, or cannot be written as JSON.
+    """
+    if not isinstance(definition, Mapping):
+        raise ValueError("must be objects, each with type and function")
+    nested = definition.get("function")
+    function = dict(nested) if isinstance(nested, Mapping) else dict(definition)
+    if not isinstance(function.get("name"), str):
+        raise ValueError("each needs a function with a name")
+    if not isinstance(nested, Mapping):
+        function.pop("type", None)
+    as_json(function)
+    return {"type": "function", "function": function}
