@@ -16,11 +16,14 @@ from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
+from reward_serve.reward_models.turns import by_turn
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 
 class Classifier(RewardModel):
     """A sequence-classification reward model."""
+
+    scores_turns = True
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
@@ -36,6 +39,12 @@ class Classifier(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
+        if request.turns:
+            whole = partial(self._score, request, trace)
+            return await by_turn(request, self._score, whole=whole)
+        return await self._score(request, trace)
+
+    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         turns = conversation(request)
         is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
         try:

@@ -52,6 +52,7 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import complete
 from reward_serve.reward_models.group import GroupJudge
+from reward_serve.reward_models.turns import by_turn
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import (
     RulesName,
@@ -422,6 +423,8 @@ class Judge(RewardModel):
         LabelError: a label of the deployment's template is not a single token for this model.
     """
 
+    scores_turns = True
+
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
         self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
@@ -452,6 +455,12 @@ class Judge(RewardModel):
 
         A trace has the rules' outcome and the model's result, whichever of them decides.
         """
+        if request.turns:
+            whole = partial(self._score, request, trace)
+            return await by_turn(request, self._score, whole=whole, reads_answers=True)
+        return await self._score(request, trace)
+
+    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         comparison = self._comparison(request, trace)
         rules_first = self._rules(comparison.template) is not None
         grade = await self._graded(comparison) if rules_first or trace is not None else None

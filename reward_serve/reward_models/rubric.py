@@ -67,7 +67,7 @@ class RubricJudge(Judge):
             for name, criteria in config.rubric.rubrics.items()
         }
 
-    async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
         comparison = self._comparison(request, trace)

@@ -12,6 +12,7 @@ import numbers
 import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version as installed_version
 from typing import Any
 
@@ -28,6 +29,7 @@ from reward_serve.reward_models.base import (
     result_of,
     timed,
 )
+from reward_serve.reward_models.turns import by_turn
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve_answers import (
     TEXT_VERIFIERS,
@@ -65,12 +67,14 @@ class Verifier:
         verify: grades a request's response by one reference, "" if the request has none; raises
             ``UnusableReferenceError``, or ``VerifierError`` if it fails.
         needs_reference: whether a request without a reference is invalid.
+        reads_answers: whether it reads only a turn's text, and no calls of tools.
         child: the processes in which it runs, if it does.
     """
 
     fingerprint: str
     verify: Callable[[ScoreRequest, str], Awaitable[Grade]]
     needs_reference: bool = True
+    reads_answers: bool = True
     child: ChildProcess | None = None
 
 
@@ -195,7 +199,7 @@ def own_function(path: str) -> Verifier:
         return Grade(float(value), "function")
 
     fingerprint = f"verifier=function;function={path};source={_digest(function)}"
-    return Verifier(fingerprint, verify, needs_reference=False)
+    return Verifier(fingerprint, verify, needs_reference=False, reads_answers=False)
 
 
 def _imported(path: str) -> Callable[..., Any]:
@@ -238,6 +242,8 @@ class RuleRewardModel(RewardModel):
         ConfigError: ``rule.function`` cannot be imported.
     """
 
+    scores_turns = True
+
     def __init__(self, config: RuleModel) -> None:
         self._name = config.rule.verifier
         self._verifier = make_verifier(config.rule)
@@ -247,6 +253,13 @@ class RuleRewardModel(RewardModel):
 
         With several references, the best match is used.
         """
+        if request.turns:
+            whole = partial(self._score, request, trace)
+            reads_answers = self._verifier.reads_answers
+            return await by_turn(request, self._score, whole=whole, reads_answers=reads_answers)
+        return await self._score(request, trace)
+
+    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         references = request.references or [""]
         if not request.references and self._verifier.needs_reference:
             raise InvalidRequestError(
