@@ -45,8 +45,8 @@ def parts(result: ScoreResult) -> list[float | None]:
 @pytest.fixture(params=["http", "handle"])
 def client(request: pytest.FixtureRequest, rule_url: str) -> Any:
     if request.param == "handle":
-        return RewardClient(RULES, timeout_s=120)
-    return HttpRewardClient(rule_url, timeout_s=120)
+        return RewardClient(RULES, timeout_s=120, max_attempts=1)
+    return HttpRewardClient(rule_url, timeout_s=120, max_attempts=1)
 
 
 def test_conversations_of_2_20_and_200_turns_up_to_a_mebibyte_are_each_their_own(
