@@ -26,7 +26,7 @@ def compare(response: str, schema: str) -> list[Any]:
 
     The JSON is the last block fenced as ``json``, or without a name; else the whole response.
     """
-    text = without_thinking(response)
+    validator, text = validator_of(schema), without_thinking(response)
     _, *parts = _FENCE.split(text)  # a block's name, the block, no name, the text between...
     if parts:
         blocks = {
@@ -37,7 +37,7 @@ def compare(response: str, schema: str) -> list[Any]:
         value = read_json(text)
     except ValueError:
         return [WRONG, "no_json", None]
-    error = next(validator_of(schema).iter_errors(value), None)
+    error = next(validator.iter_errors(value), None)
     rule = f"schema_{error.validator}:{error.json_path}" if error else "schema_fits"
     return [WRONG if error else RIGHT, shown(rule), shown(text.strip())]
 
