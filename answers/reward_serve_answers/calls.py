@@ -58,8 +58,8 @@ def grade_calls(
         calls = _read(called if isinstance(called, str) else tuple(called))
         if isinstance(calls, Grade):
             return calls
-        answer = shown(" ".join(f"{name} {json.dumps(given)}" for name, given in calls[:3])) or None
-        found = [_call(*call, defaults) for call in calls[: len(expected)]]
+        found = [_call(*call, defaults) for call in calls[: len(expected) + 1]]
+        answer = shown(" ".join(map(" ".join, found))) or None
         if lacking := len(expected) - len(calls):
             return Grade(WRONG, "missing_call" if lacking > 0 else "extra_call", answer)
         if ordered and found != expected and sorted(found) == sorted(expected):
