@@ -44,7 +44,7 @@ async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwa
 def takes_long(request: ScoreRequest) -> bool:
     """Whether grading by rules, which takes up to 50 ms, could block the event loop for long."""
     spoken = (turn.size for turn in reversed(request.messages or ()) if turn.role == "assistant")
-    judged = next(spoken) if request.response is None else utf8_bytes(request.response)
+    judged = next(spoken, 0) if request.response is None else utf8_bytes(request.response)
     references = request.references
     repeated = judged * len(references) if len(references) > 1 else 0
     return judged > _LONG_RESPONSE or repeated + sum(map(utf8_bytes, references)) > _LONG

@@ -70,7 +70,7 @@ CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("section", "template", "said"),
     [
-        ("judge", "similarity", "no labels; set mode: generate"),
+        ("judge", "similarity", "no section label; choose from generate"),
         ("judge", "/no/such.yaml", "cannot be read (No such file"),
         ("judge", "x/solution.yaml", "rename 'solution.yaml'"),
         ("judge", "nope", "or give the path of a .yaml file"),
