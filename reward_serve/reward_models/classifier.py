@@ -16,7 +16,7 @@ from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
-from reward_serve.reward_models.turns import by_turn
+from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 
@@ -40,8 +40,7 @@ class Classifier(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
         if request.turns:
-            whole = partial(self._score, request, trace)
-            return await by_turn(request, self._score, whole=whole)
+            return with_turns(await scored_states(request, self._score, trace))
         return await self._score(request, trace)
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:

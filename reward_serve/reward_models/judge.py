@@ -56,7 +56,7 @@ from reward_serve.reward_models.base import (
 )
 from reward_serve.reward_models.chat import complete
 from reward_serve.reward_models.group import GroupJudge
-from reward_serve.reward_models.turns import by_turn
+from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import (
     RulesName,
@@ -111,12 +111,13 @@ class Generation:
 
 
 _ONE_TOKEN = Generation(Sampling(max_tokens=1))
+_REFERENCE = Generation(Sampling(MAX_LIKELIHOOD_TOKENS))
 
 
 def generation_of(
     options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool
 ) -> Generation:
-    """Merge a request's options with the deployment's settings; one token in label mode.
+    """Merge a request's options with the deployment's settings; a token in label mode.
 
     Args:
         options: the request's options.
@@ -140,7 +141,7 @@ def generation_of(
                     f"options.{name}: has no effect in {mode} mode; remove it, or set "
                     "options.mode: generate"
                 )
-        return _ONE_TOKEN
+        return _ONE_TOKEN if mode == "label" else _REFERENCE
     temperature, thinking = options.temperature, options.enable_thinking
     enabled = config.enable_thinking if thinking is None else thinking
     sampling = Sampling(
@@ -344,7 +345,7 @@ class Comparison:
                     fields,
                     self.mode,
                     response_tokens=self.judge.budget(self.template),
-                    reserve_tokens=self._reserved(),
+                    reserve_tokens=self.generation.sampling.max_tokens,
                     enable_thinking=self.generation.enable_thinking,
                     conversation=self._conversation(),
                 )
@@ -378,11 +379,6 @@ class Comparison:
             return None
         turns, shown = self.request.conversation, shown_as(template)
         return partial(self.judge.turns.render, turns, template.view, shown)
-
-    def _reserved(self) -> int:
-        """Tokens of the model's context for its reply."""
-        likelihood = self.mode == "likelihood"
-        return MAX_LIKELIHOOD_TOKENS if likelihood else self.generation.sampling.max_tokens
 
     def _is_long(self) -> bool:
         """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
@@ -549,35 +545,21 @@ class Judge(RewardModel):
         """
         comparison = self._comparison(request, None)
         template = comparison.template
-        logprobs: dict[int, Any] = {}
-
-        async def score(state: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-            result = await self._score(state, trace)
-            logprobs[len(state.conversation)] = (result.details or {}).get("logprob")
-            return result
-
-        async def scored() -> ScoreResult:
-            return await by_turn(
-                request,
-                score,
-                whole=partial(score, request, trace),
-                reads_answers="conversation" not in template.fields,
-                is_mean=template.turns == "turn",
-                value=partial(expected, template),
-            )
-
+        reads_answers = "conversation" not in template.fields
+        states = await scored_states(request, self._score, trace, reads_answers)
+        result = with_turns(states, partial(expected, template), is_mean=template.turns == "turn")
         if comparison.mode != "likelihood":
-            return await scored()
+            return result
         within_s = MODELS_SHARE * request.timeout_s
-        task = in_time(score(request.before_response), within_s, "the task")
-        result, _ = await gathered([scored(), task])
-        ends = [len(state.conversation) for state in (request.before_response, *request.states)]
+        task = await in_time(self._score(request.before_response), within_s, "the task")
+        values: list[Any] = [(each.details or {}).get("logprob") for each in (task, *states)]
         differences = {
-            f"turn_{number}": None if before is None or after is None else after - before
-            for number, (before, after) in enumerate(pairwise(map(logprobs.get, ends)), 1)
+            f"turn_{number}": None if None in pair else pair[1] - pair[0]
+            for number, pair in enumerate(pairwise(values), 1)
         }
-        details = {**(result.details or {}), "differences": differences}
-        return result.model_copy(update={"details": details})
+        return result.model_copy(
+            update={"details": {**(result.details or {}), "differences": differences}}
+        )
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         comparison = self._comparison(request, trace)

@@ -30,7 +30,7 @@ from reward_serve.reward_models.base import (
     result_of,
     timed,
 )
-from reward_serve.reward_models.turns import by_turn
+from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve_answers import (
     TEXT_VERIFIERS,
@@ -298,9 +298,8 @@ class RuleRewardModel(RewardModel):
         With several references, the best match is used.
         """
         if request.turns:
-            whole = partial(self._score, request, trace)
             reads_answers = self._verifier.reads_answers
-            return await by_turn(request, self._score, whole=whole, reads_answers=reads_answers)
+            return with_turns(await scored_states(request, self._score, trace, reads_answers))
         return await self._score(request, trace)
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:

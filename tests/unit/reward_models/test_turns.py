@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from reward_serve.config.models import RuleModel
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.reward_models.turns import by_turn
+from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status
 
 TASK = {"role": "user", "content": "What is 12 + 30?"}
@@ -24,7 +23,7 @@ def asked(*turns: Any, **fields: Any) -> ScoreRequest:
     return ScoreRequest.model_validate({"messages": [TASK, *turns], "turns": True, **fields})
 
 
-async def scored(request: ScoreRequest) -> ScoreResult:
+async def scored(request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
     """Scores a state by what its last assistant turn says."""
     if request.judged.startswith("!"):
         raise RuntimeError(request.judged)
@@ -33,7 +32,7 @@ async def scored(request: ScoreRequest) -> ScoreResult:
 
 
 async def of(request: ScoreRequest, **options: Any) -> ScoreResult:
-    return await by_turn(request, scored, whole=lambda: scored(request), **options)
+    return with_turns(await scored_states(request, scored, None), **options)
 
 
 async def test_each_turn_is_a_component_and_the_whole_is_the_last_state() -> None:
@@ -62,21 +61,11 @@ async def test_a_whole_without_a_verdict_keeps_its_turns() -> None:
     assert [part.score for part in (result.components or {}).values()] == [0.5, None]
 
 
-async def test_a_criterion_named_as_a_turn_is_refused() -> None:
+def test_a_criterion_named_as_a_turn_is_refused() -> None:
     part = Component(score=1.0, status=Status.OK)
-
-    async def whole() -> ScoreResult:
-        return ScoreResult(status=Status.OK, score=1.0, components={"turn_1": part})
-
+    whole = ScoreResult(status=Status.OK, score=1.0, components={"turn_1": part})
     with pytest.raises(InvalidRequestError, match="rubric: 'turn_1'"):
-        await by_turn(asked(said("1")), scored, whole=whole)
-
-
-async def test_expected_calls_are_compared_with_those_of_each_turn() -> None:
-    rule = RuleRewardModel(RuleModel(name="calls", kind="rule", rule={"verifier": "tool_call"}))
-    turns = [CALL, ANSWERED, said("Done."), TASK, CALL]
-    result = await rule.score(asked(*turns, reference=json.dumps(CALL["tool_calls"])))
-    assert [part.score for part in (result.components or {}).values()] == [1.0, 0.0, 1.0]
+        with_turns([whole])
 
 
 async def test_a_rule_scores_the_turns_that_state_an_answer() -> None:
