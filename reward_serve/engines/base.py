@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from reward_serve.schema import Usage
 
@@ -48,11 +48,21 @@ class Tokenizer(Protocol):
             Token ids, and the character offset at which each token starts.
         """
 
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+    def defused(self, text: str) -> str:
+        """Untrusted text within trusted text: ``encode_control`` finds no control token in it."""
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The complete conversation as text, including the end of its last turn."""
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
+        """The complete conversation as text, including the end of its last turn.
+
+        Args:
+            messages: with a call's arguments as an object, or as text if they are none.
+            tools: their definitions; None if there are none.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class Prompt:
     """A prompt for an engine.
 
     Attributes:
-        messages: the conversation; each turn has ``role`` and ``content``.
+        messages: the conversation; each turn has ``role`` and ``content``, a text or parts.
         token_ids: the conversation as tokens; empty if the engine has no tokenizer.
         label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
         cut_characters: number of characters of the response that were cut to fit.
@@ -68,7 +78,7 @@ class Prompt:
         fields: the text of each field as it appears in the prompt.
     """
 
-    messages: Sequence[Mapping[str, str]]
+    messages: Sequence[Mapping[str, Any]]
     token_ids: list[int] = field(default_factory=list)
     label_ids: Mapping[str, int] = field(default_factory=dict)
     cut_characters: int = 0

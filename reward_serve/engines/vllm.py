@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -444,6 +445,9 @@ class ChatTokenizer:
         self._tokenizer = tokenizer
         self._control = Backend.from_str(json.dumps(definition))
         self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
+        added = [t["content"] for t in definition["added_tokens"] if t["content"].strip()]
+        begins, any_of = ("|".join(map(re.escape, t)) for t in ({a[0] for a in added}, added))
+        self._added = re.compile(f"(?={begins})(?={any_of}).", re.DOTALL) if added else None
         definition["added_tokens"] = []
         self._plain = Backend.from_str(json.dumps(definition))
         if not self._special.isdisjoint(self._encoding("?").ids):
@@ -451,7 +455,11 @@ class ChatTokenizer:
                 "engine.model: the tokenizer has no token for '?'; serve another model"
             )
 
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+    def defused(self, text: str) -> str:
+        """The text with ``‹`` as the first character of what would be a control token."""
+        return self._added.sub("\u2039", text) if self._added else text
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
         text: str = self._tokenizer.apply_chat_template(
             list(messages),
@@ -461,9 +469,11 @@ class ChatTokenizer:
         )
         return text
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
         """The complete conversation as text, including the end of its last turn."""
-        text: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False)
+        text: str = self._tokenizer.apply_chat_template(list(messages), tools, tokenize=False)
         return text
 
     def encode_control(self, text: str) -> list[int]:
