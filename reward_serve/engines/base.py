@@ -57,12 +57,7 @@ class Tokenizer(Protocol):
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
     ) -> str:
-        """The complete conversation as text, including the end of its last turn.
-
-        Args:
-            messages: with a call's arguments as an object, or as text if they are none.
-            tools: their definitions; None if there are none.
-        """
+        """The complete conversation as text, including the end of its last turn."""
 
 
 @dataclass(frozen=True, slots=True)

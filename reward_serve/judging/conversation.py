@@ -34,6 +34,7 @@ Turn = Mapping[str, Any]
 """A message as chat APIs have it: a text as ``content``, and a call's arguments an object, or a
 text if they are none."""
 Tools = Sequence[Mapping[str, Any]] | None
+_STEP = ["tool", "assistant"]
 _Run = tuple[list[int], int | None]
 
 
@@ -160,7 +161,7 @@ class ConversationRenderer:
     def _safe(self, turns: Sequence[Turn], tools: Tools) -> tuple[list[Turn], Tools]:
         """A copy in which only contents may have control tokens, with a mark after each name."""
         turns = [{**self._defused({**t, "content": ""}), "content": t["content"]} for t in turns]
-        tools = self._defused(tools)
+        tools = self._defused(tools or None)
         for number, named in enumerate([*(tools or ()), *_calls(turns)]):
             named["function"]["name"] += f"\ue000n{number}\ue001"
         return turns, tools
@@ -194,20 +195,18 @@ def _last(budget: int, skipped: int, end: Read) -> tuple[list[int], int]:
 
 def _starts(turns: Sequence[Turn], first: int) -> list[int]:
     """The turns, after system turns, with which a conversation that is cut may start."""
+    roles = [turn["role"] for turn in turns]
     last = max(first, len(turns) - 2)
-    while last > first and turns[last]["role"] == "tool":
+    while last > first and roles[last] == "tool":
         last -= 1
-    steps = [
-        i
-        for i in range(first + 1, last)
-        if turns[i]["role"] == "user"
-        or (turns[i]["role"] == "assistant" and turns[i - 1]["role"] != "user")
-    ]
+    steps = (
+        i for i in range(first + 1, last) if roles[i] == "user" or roles[i - 1 : i + 1] == _STEP
+    )
     return [first, *steps, *([last] if last > first else [])]
 
 
 def _kept(turns: Sequence[Turn], first: int, start: int) -> list[int]:
-    """System turns and those from ``start``; many chat templates need a user's turn before it."""
+    """System turns and those from ``start``, with a user's, which many chat templates need."""
     users = [i for i in range(first, start) if turns[i]["role"] == "user"]
     asked = users[-1:] if turns[start]["role"] != "user" else []
     return [*range(first), *asked, *range(start, len(turns))]

@@ -148,9 +148,7 @@ def _as_templates_have_it(turn: Message) -> dict[str, Any]:
     # No template of a classifier knows developers, and many raise for an unknown role.
     role = "system" if turn.role == "developer" else turn.role
     fields = {name: value for name, value in turn.model_dump(exclude_none=True).items() if value}
-    shown: dict[str, Any] = fields | {"role": role, "content": turn.text}
-    for call in shown.get("tool_calls", ()):
-        arguments = as_object(call["function"]["arguments"])
-        if arguments is not None:
-            call["function"]["arguments"] = arguments
-    return shown
+    for called in (call["function"] for call in fields.get("tool_calls", ())):
+        if (arguments := as_object(called["arguments"])) is not None:
+            called["arguments"] = arguments
+    return fields | {"role": role, "content": turn.text}

@@ -88,6 +88,37 @@ def test_the_last_two_turns_share_what_room_there_is(
     assert len(rendered.token_ids) == 20
 
 
+STEP = ["assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "kept"),
+    [
+        (["user", *STEP, *STEP, "assistant"], [0, 4, 5, 6, 7]),
+        (["system", "user", *STEP, "user", *STEP, *STEP], [0, 5, 9, 10, 11]),
+        (["user", *STEP, "user", "assistant"], [4, 5]),
+        (["system", "system", "user", "assistant", "user"], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_cut_keeps_the_task_and_a_call_with_what_its_tools_answered(
+    roles: list[str], kept: list[int]
+) -> None:
+    asked: list[dict[str, Any]] = [{"role": role, "content": f"text {role}"} for role in roles]
+    for i, role in enumerate(roles[:-1]):
+        if roles[i + 1] == "tool" and role == "assistant":
+            asked[i]["tool_calls"] = [{"function": {"name": "f"}}]
+    numbers = set()
+    for room in range(40, 200):
+        rendered = ConversationRenderer(FakeTokenizer(), room).render(asked)
+        assert len(rendered.token_ids) <= room
+        assert set(kept) <= rendered.shown.keys()
+        for i in rendered.shown:
+            assert roles[i] != "tool" or i - 1 in rendered.shown
+            assert i == 0 or roles[i - 1] != "user" or i - 1 in rendered.shown
+        numbers.add(len(rendered.shown))
+    assert {len(kept), len(roles)} <= numbers
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
