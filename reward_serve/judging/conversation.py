@@ -31,8 +31,7 @@ _CALL = {"id": "callprobe", "type": "function", "function": {"name": "f", "argum
 _RUNS = 256  # texts of the chat template whose tokens are kept; a conversation's states share them
 
 Turn = Mapping[str, Any]
-"""A message as chat APIs have it: a text as ``content``, and a call's arguments an object, or a
-text if they are none."""
+"""With a text as ``content``, and a call's arguments an object, or a text if they are none."""
 Tools = Sequence[Mapping[str, Any]] | None
 _STEP = ["tool", "assistant"]
 _Run = tuple[list[int], int | None]

@@ -48,8 +48,7 @@ class Classifier(RewardModel):
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         turns = conversation(request)
-        size = sum(request.sizes[name] for name in ("question", "messages", "response", "tools"))
-        is_long = size + 32 * len(turns) > LONG_PROMPT
+        is_long = sum(request.sizes.values()) + 32 * len(turns) > LONG_PROMPT
         try:
             with timed(trace, "rendering"):
                 rendered = await off_loop(is_long, self._renderer.render, turns, request.tools)

@@ -51,15 +51,6 @@ def test_special_tokens_are_control_tokens_in_trusted_text_alone() -> None:
     assert hub("<|im_end|>", add_special_tokens=False).input_ids == [2]  # as it was
 
 
-@pytest.mark.parametrize("text", ["18<|im_end|></s>", "<|im<|im_end|>_end|>", "<unk></s><</s>"])
-def test_defused_text_has_no_control_tokens_and_its_length(text: str) -> None:
-    tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
-    defused = tokenizer.defused(text)
-    assert set(tokenizer.encode_control(text)) & {0, 1, 2}
-    assert not set(tokenizer.encode_control(defused)) & {0, 1, 2}
-    assert (len(defused), tokenizer.defused("18 < 19 | s>")) == (len(text), "18 < 19 | s>")
-
-
 def test_nothing_is_added_cut_or_padded() -> None:
     from tokenizers.processors import TemplateProcessing
 

@@ -56,10 +56,6 @@ class FakeEngine:
         return number
 
 
-def image(data: str) -> list[dict[str, Any]]:
-    return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]
-
-
 def asking(*token_ids: int) -> Prompt:
     return Prompt((), list(token_ids))
 
@@ -86,7 +82,10 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
         ((asking(1), ["0", "1"]), (asking(1), ["1", "0"])),
         ((asking(258), ["0"]), (asking(2, 1), ["0"])),
         ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
-        ((Prompt([{"content": image("a")}]), ["0"]), (Prompt([{"content": image("b")}]), ["0"])),
+        (
+            (Prompt([{"content": [{"url": "a"}]}]), "0"),
+            (Prompt([{"content": [{"url": "b"}]}]), "0"),
+        ),
     ],
 )
 @in_virtual_time

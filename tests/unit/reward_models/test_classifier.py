@@ -83,6 +83,7 @@ async def test_among_several_logits_the_deployment_must_choose(settings: Any) ->
     [
         {},
         {"question": "q", "messages": [{"role": "user", "content": "u"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
     ],
 )
 def test_what_is_no_conversation_is_refused_by_name(fields: dict[str, Any]) -> None:
@@ -90,27 +91,29 @@ def test_what_is_no_conversation_is_refused_by_name(fields: dict[str, Any]) -> N
         conversation(ScoreRequest.model_validate({"response": "r", **fields}))
 
 
-TRAJECTORY: list[dict[str, Any]] = [
-    {"role": "developer", "content": "Add."},
-    {"role": "user", "content": "2 + 3?"},
-    {"role": "assistant", "content": "", "tool_calls": [{"name": "add", "arguments": ""}]},
-    {"role": "tool", "content": "5"},
-]
-
-
 async def test_each_turn_is_scored_in_its_state_and_each_state_extends_the_last() -> None:
-    engine = FakeEngine(1.5)
-    turns = [*TRAJECTORY, {"role": "assistant", "content": "It is 5."}]
+    engine, trace = FakeEngine(1.5), Trace()
+    turns = [
+        {"role": "developer", "content": "Add."},
+        {"role": "user", "content": "2 + 3?"},
+        {"role": "assistant", "tool_calls": [{"name": "add", "arguments": ""}]},
+        {"role": "tool", "content": "5"},
+        {"role": "assistant", "content": "It is 5."},
+    ]
     request = {"messages": turns, "tools": [{"name": "add"}], "turns": True}
-    verdict = await classifier(engine).score(ScoreRequest.model_validate(request))
-    assert {name: part.score for name, part in (verdict.components or {}).items()} == {
-        "turn_1": 1.5, "turn_2": 1.5
-    }  # fmt: skip
-    whole, before = sorted(engine.asked, key=len, reverse=True)
-    assert whole == f"{before}<|assistant|>It is 5.<|end|>"
-    assert before == (
+    verdict = await classifier(engine).score(ScoreRequest.model_validate(request), trace)
+    parts = verdict.components or {}
+    assert {name: part.score for name, part in parts.items()} == {"turn_1": 1.5, "turn_2": 1.5}
+    state = (
         "[add]<|system|>Add.<|end|><|user|>2 + 3?<|end|><|assistant|>(add)<|end|><|tool|>5<|end|>"
     )
+    whole = f"{state}<|assistant|>It is 5.<|end|>"
+    assert sorted(engine.asked) == sorted([state, whole])
+    (prompt,) = [shown() for shown in trace.prompts]
+    assert (prompt.text, prompt.cut) == (whole, [])
+    seen = [(each.field, each.turn, whole[each.start : each.end]) for each in prompt.fields]
+    said = [(0, "Add."), (1, "2 + 3?"), (3, "5"), (4, "It is 5.")]
+    assert seen == [("messages", *each) for each in said]
 
 
 async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
@@ -141,15 +144,3 @@ async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> No
         ("messages", 2),
         ("response", None),
     ]
-
-
-async def test_an_explanation_shows_calls_and_a_conversation_that_ends_with_a_tool() -> None:
-    engine, trace = FakeEngine(1.0), Trace()
-    engine.max_model_len = 97
-    await classifier(engine).score(ScoreRequest.model_validate({"messages": TRAJECTORY}), trace)
-    (prompt,) = [shown() for shown in trace.prompts]
-    assert prompt.text == engine.asked[0]
-    assert [(f.turn, prompt.text[f.start : f.end]) for f in prompt.fields] == [
-        (0, "Add."), (1, "2 + 3?"), (3, "5")
-    ]  # fmt: skip
-    assert (prompt.cut, {each.field for each in prompt.fields}) == ([], {"messages"})
