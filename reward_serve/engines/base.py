@@ -48,10 +48,15 @@ class Tokenizer(Protocol):
             Token ids, and the character offset at which each token starts.
         """
 
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+    def defused(self, text: str) -> str:
+        """Untrusted text within trusted text: ``encode_control`` finds no control token in it."""
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
         """The complete conversation as text, including the end of its last turn."""
 
 

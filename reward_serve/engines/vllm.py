@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -444,6 +445,8 @@ class ChatTokenizer:
         self._tokenizer = tokenizer
         self._control = Backend.from_str(json.dumps(definition))
         self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
+        added = [t["content"] for t in definition["added_tokens"] if t["content"].strip()]
+        self._added = re.compile(f"(?={_any_of(added)}).", re.DOTALL) if added else None
         definition["added_tokens"] = []
         self._plain = Backend.from_str(json.dumps(definition))
         if not self._special.isdisjoint(self._encoding("?").ids):
@@ -451,7 +454,11 @@ class ChatTokenizer:
                 "engine.model: the tokenizer has no token for '?'; serve another model"
             )
 
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
+    def defused(self, text: str) -> str:
+        """The text with ``‹`` as the first character of what would be a control token."""
+        return self._added.sub("\u2039", text) if self._added else text
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
         text: str = self._tokenizer.apply_chat_template(
             list(messages),
@@ -461,9 +468,11 @@ class ChatTokenizer:
         )
         return text
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
         """The complete conversation as text, including the end of its last turn."""
-        text: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False)
+        text: str = self._tokenizer.apply_chat_template(list(messages), tools, tokenize=False)
         return text
 
     def encode_control(self, text: str) -> list[int]:
@@ -490,6 +499,16 @@ class ChatTokenizer:
         if len(text) > _LONG:  # only a batch is encoded without the GIL
             return self._plain.encode_batch([text], add_special_tokens=False)[0]
         return self._plain.encode(text, add_special_tokens=False)
+
+
+def _any_of(texts: list[str]) -> str:
+    """A pattern for the shortest of these texts at a place, fast for thousands of them."""
+    if "" in texts:
+        return ""
+    rest: dict[str, list[str]] = {}
+    for text in texts:
+        rest.setdefault(text[:1], []).append(text[1:])
+    return f"(?:{'|'.join(re.escape(first) + _any_of(more) for first, more in rest.items())})"
 
 
 class _Starts(Sequence[int]):

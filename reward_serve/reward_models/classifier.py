@@ -1,12 +1,13 @@
 """Kind ``classifier``: a sequence-classification reward model scores a conversation.
 
-The conversation consists of ``messages``, or of the question, followed by the response.
+The conversation consists of ``messages``, or of the question, followed by the response if there is
+one. The model's own chat template shows it, with its tools.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
+from reward_serve.messages import Message, as_object
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
 from reward_serve.reward_models.turns import scored_states, with_turns
@@ -45,12 +47,14 @@ class Classifier(RewardModel):
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         turns = conversation(request)
-        is_long = sum(len(turn["content"]) for turn in turns) + 32 * len(turns) > LONG_PROMPT
+        is_long = sum(request.sizes.values()) + 32 * len(turns) > LONG_PROMPT
         try:
             with timed(trace, "rendering"):
-                rendered = await off_loop(is_long, self._renderer.render, turns)
+                rendered = await off_loop(is_long, self._renderer.render, turns, request.tools)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
+        except RecursionError:
+            raise InvalidRequestError("messages or tools: are nested too deeply") from None
         if trace is not None:
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
@@ -77,17 +81,19 @@ class Classifier(RewardModel):
         )
 
     def _shown(
-        self, request: ScoreRequest, turns: list[dict[str, str]], rendered: Conversation
+        self, request: ScoreRequest, turns: list[dict[str, Any]], rendered: Conversation
     ) -> ShownPrompt:
         text, fields, cut = "", [], []
-        for part, place in self._renderer.texts(turns, rendered.shown):
+        for part, place in self._renderer.texts(turns, rendered.shown, request.tools):
             if place is not None:
                 span = {"start": len(text), "end": len(text) + len(part)}
                 fields.append(FieldSpan(**_place(request, turns, place), **span))
             text += part
-        for number, turn in enumerate(turns):
-            if end := rendered.shown.get(number, len(turn["content"])):
-                cut.append(Cut(**_place(request, turns, number), start=0, end=end))
+        for number, as_shown in enumerate(self._renderer.contents(turns)):
+            size = len(turns[number]["content"])
+            if end := min(rendered.shown.get(number, size), size):
+                exact = end == size or as_shown == turns[number]["content"]
+                cut.append(Cut(**_place(request, turns, number), start=0, end=end, exact=exact))
         count = len(rendered.token_ids)
         return ShownPrompt(mode="classify", text=text, fields=fields, cut=cut, token_count=count)
 
@@ -114,24 +120,33 @@ class Classifier(RewardModel):
         return self._config.scale * logit + self._config.shift
 
 
-def _place(request: ScoreRequest, turns: Sequence[Mapping[str, str]], turn: int) -> dict[str, Any]:
+def _place(request: ScoreRequest, turns: Sequence[object], turn: int) -> dict[str, Any]:
     """The field of the request that a turn comes from."""
-    if turn == len(turns) - 1:
+    if turn == len(turns) - 1 and request.response is not None:
         return {"field": "response"}
     return {"field": "messages", "turn": turn} if request.messages else {"field": "question"}
 
 
-def conversation(request: ScoreRequest) -> list[dict[str, str]]:
-    """The turns of a request's conversation, with the response as the last.
+def conversation(request: ScoreRequest) -> list[dict[str, Any]]:
+    """The turns of a request's conversation as a chat template takes them.
 
     Raises:
-        InvalidRequestError: it has neither messages nor a question, or both.
+        InvalidRequestError: it has neither messages nor a question, or both, or an image.
     """
     if bool(request.messages) is bool(request.question):
         raise InvalidRequestError(
             "messages: a classifier scores a conversation; send messages or a question, not both"
         )
-    turns = request.conversation
-    if any(turn.role in ("tool", "developer") or turn.tool_calls or turn.images for turn in turns):
-        raise InvalidRequestError("messages: a classifier scores texts of system, user, assistant")
-    return [{"role": turn.role, "content": turn.text} for turn in turns]
+    if any(turn.images for turn in request.conversation):
+        raise InvalidRequestError("messages: an image; a classifier reads text, so remove it")
+    return [_as_templates_have_it(turn) for turn in request.conversation]
+
+
+def _as_templates_have_it(turn: Message) -> dict[str, Any]:
+    # No template of a classifier knows developers, and many raise for an unknown role.
+    role = "system" if turn.role == "developer" else turn.role
+    fields = {name: value for name, value in turn.model_dump(exclude_none=True).items() if value}
+    for called in (call["function"] for call in fields.get("tool_calls", ())):
+        if (arguments := as_object(called["arguments"])) is not None:
+            called["arguments"] = arguments
+    return fields | {"role": role, "content": turn.text}

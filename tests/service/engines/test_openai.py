@@ -102,6 +102,14 @@ async def test_labels_are_read_off_the_likeliest_tokens() -> None:
     assert (await endpoint.scorer().score(ASKED))["probabilities"] == {"0": 0.0, "1": 1.0}
 
 
+async def test_an_image_reaches_the_endpoint_as_it_is() -> None:
+    endpoint = Endpoint(completion("1"))
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    turns = [{"role": "user", "content": [{"type": "text", "text": "See:"}, image]}]
+    await endpoint.engine().generate(Prompt(turns), Sampling(8))
+    assert endpoint.asked[0]["messages"] == turns
+
+
 def ended(by: str | None) -> Any:
     return completion("VERDICT: 1", logprobs={"1": -0.1, "0": -3.0}, finish_reason=by)
 

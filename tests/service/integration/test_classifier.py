@@ -13,8 +13,18 @@ from reward_serve import HttpRewardClient
 from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.conversation import ConversationRenderer
 from tests.service.integration.conftest import Deploy, wait_for_app
+from tests.unit.judging.test_tool_conversation import ADD, ANSWER, QWEN, TASK
 
 TEXT = "She sells eggs for two dollars each and keeps three so nine are left at noon. " * 4
+
+TOOLS = [{"type": "function", "function": ADD}]
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"x": 12, "y": 30}}}
+STEP = [
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "content": "42"},
+]
+TRAJECTORY = [TASK, *STEP, *STEP, ANSWER]
+STATES = [{"messages": TRAJECTORY[:end], "tools": TOOLS} for end in (3, 5, 6)]
 
 
 def conversations(count: int) -> list[dict[str, Any]]:
@@ -41,9 +51,11 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
     scores = []
     for request in asked:
         turns = request.get("messages") or [{"role": "user", "content": request["question"]}]
-        turns = [*turns, {"role": "assistant", "content": request["response"]}]
-        ids = tokenizer.apply_chat_template(turns, tokenize=True, return_dict=False)
-        assert renderer.render(turns).token_ids == ids
+        if "response" in request:
+            turns = [*turns, {"role": "assistant", "content": request["response"]}]
+        tools = request.get("tools")
+        ids = tokenizer.apply_chat_template(turns, tools, tokenize=True, return_dict=False)
+        assert renderer.render(turns, tools).token_ids == ids
         with torch.no_grad():
             scores.append(float(model(torch.tensor([ids])).logits[0, 0]))
     return scores
@@ -55,7 +67,8 @@ def test_scores_are_those_of_transformers_in_whatever_batch(
     url: str, deploy_app: Deploy, tmp_path: Path
 ) -> None:
     folder, asked = small_classifier(tmp_path), conversations(24)
-    expected = by_transformers(folder, asked)
+    (folder / "chat_template.jinja").write_text(QWEN)
+    expected, of_states = by_transformers(folder, asked), by_transformers(folder, STATES)
     model = {
         "name": "reward-model",
         "kind": "classifier",
@@ -67,6 +80,7 @@ def test_scores_are_those_of_transformers_in_whatever_batch(
     with HttpRewardClient(f"{url}/classifier", timeout_s=120) as http:
         in_order = http.score_batch(asked)
         explanation = http.explain(asked[0])
+        by_turn = http.score({"messages": TRAJECTORY, "tools": TOOLS, "turns": True})
     shuffled = random.Random(1).sample(asked, len(asked))
     other_order = {result.id: result for result in by_handle.score_batch(shuffled)}
 
@@ -77,3 +91,6 @@ def test_scores_are_those_of_transformers_in_whatever_batch(
         assert result.score == pytest.approx(score, abs=1e-3)
         assert other_order[request["id"]].score == pytest.approx(score, abs=1e-3)
     assert max(expected) - min(expected) > 0.1
+    scores = [part.score for part in (by_turn.components or {}).values()]
+    assert [*scores, by_turn.score] == pytest.approx([*of_states, of_states[-1]], abs=1e-3)
+    assert len({round(score, 3) for score in of_states}) == 3

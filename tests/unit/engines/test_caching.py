@@ -82,6 +82,10 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
         ((asking(1), ["0", "1"]), (asking(1), ["1", "0"])),
         ((asking(258), ["0"]), (asking(2, 1), ["0"])),
         ((Prompt([{"content": "18"}]), ["0"]), (Prompt([{"content": "19"}]), ["0"])),
+        (
+            (Prompt([{"content": [{"url": "a"}]}]), "0"),
+            (Prompt([{"content": [{"url": "b"}]}]), "0"),
+        ),
     ],
 )
 @in_virtual_time

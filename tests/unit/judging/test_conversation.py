@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,24 +10,32 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.conversation import ConversationRenderer
 
-SPECIAL = {"<|user|>": 1, "<|assistant|>": 2, "<|system|>": 3, "<|end|>": 4}
+SPECIAL = {"<|user|>": 1, "<|assistant|>": 2, "<|system|>": 3, "<|end|>": 4, "<|tool|>": 5}
 
 
 class FakeTokenizer:
-    """A character a token; the names of roles are single control tokens."""
+    """A character a token; the names of roles are single control tokens. Shows calls and tools."""
 
     def __init__(self, trims: bool = False) -> None:
         self._trims = trims
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
         if messages[0]["role"] == "assistant":
             raise ValueError("roles must alternate")
-        texts = [m["content"].strip() if self._trims else m["content"] for m in messages]
-        roles = [f"<|{message['role']}|>" for message in messages]
-        return "".join(f"{role}{text}<|end|>" for role, text in zip(roles, texts, strict=True))
+        text = "".join(f"[{tool['function']['name']}]" for tool in tools or ())
+        for message in messages:
+            content = message["content"].strip() if self._trims else message["content"]
+            calls = [call["function"]["name"] for call in message.get("tool_calls", ())]
+            text += f"<|{message['role']}|>{content}{''.join(f'({name})' for name in calls)}<|end|>"
+        return text
 
-    def chat(self, messages: Sequence[Mapping[str, str]], enable_thinking: bool) -> str:
-        return f"{self.conversation(messages)}<|assistant|>"
+    def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
+        return f"{self.conversation(messages, None)}<|assistant|>"
+
+    def defused(self, text: str) -> str:
+        return text.replace("<|", "?|")
 
     def encode_control(self, text: str) -> list[int]:
         for name, number in SPECIAL.items():
@@ -53,7 +62,7 @@ def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
     rendered = ConversationRenderer(FakeTokenizer(), 25).render(asked)
 
     kept = turns("last?", "yes", system="Be kind.")
-    assert text_of(rendered.token_ids) == FakeTokenizer().conversation(kept)
+    assert text_of(rendered.token_ids) == FakeTokenizer().conversation(kept, None)
     assert rendered.shown == {0: 0, 3: 0, 4: 0}
 
 
@@ -77,6 +86,37 @@ def test_the_last_two_turns_share_what_room_there_is(
     assert text.endswith("R<|end|>")
     assert sum(rendered.shown.values()) == question + response - sum(shown)
     assert len(rendered.token_ids) == 20
+
+
+STEP = ["assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "kept"),
+    [
+        (["user", *STEP, *STEP, "assistant"], [0, 4, 5, 6, 7]),
+        (["system", "user", *STEP, "user", *STEP, *STEP], [0, 5, 9, 10, 11]),
+        (["user", *STEP, "user", "assistant"], [4, 5]),
+        (["system", "system", "user", "assistant", "user"], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_cut_keeps_the_task_and_a_call_with_what_its_tools_answered(
+    roles: list[str], kept: list[int]
+) -> None:
+    asked: list[dict[str, Any]] = [{"role": role, "content": f"text {role}"} for role in roles]
+    for i, role in enumerate(roles[:-1]):
+        if roles[i + 1] == "tool" and role == "assistant":
+            asked[i]["tool_calls"] = [{"function": {"name": "f"}}]
+    numbers = set()
+    for room in range(40, 200):
+        rendered = ConversationRenderer(FakeTokenizer(), room).render(asked)
+        assert len(rendered.token_ids) <= room
+        assert set(kept) <= rendered.shown.keys()
+        for i in rendered.shown:
+            assert roles[i] != "tool" or i - 1 in rendered.shown
+            assert i == 0 or roles[i - 1] != "user" or i - 1 in rendered.shown
+        numbers.add(len(rendered.shown))
+    assert {len(kept), len(roles)} <= numbers
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,37 @@ async def test_among_several_logits_the_deployment_must_choose(settings: Any) ->
     [
         {},
         {"question": "q", "messages": [{"role": "user", "content": "u"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
     ],
 )
 def test_what_is_no_conversation_is_refused_by_name(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="messages: "):
         conversation(ScoreRequest.model_validate({"response": "r", **fields}))
+
+
+async def test_each_turn_is_scored_in_its_state_and_each_state_extends_the_last() -> None:
+    engine, trace = FakeEngine(1.5), Trace()
+    turns = [
+        {"role": "developer", "content": "Add."},
+        {"role": "user", "content": "2 + 3?"},
+        {"role": "assistant", "tool_calls": [{"name": "add", "arguments": ""}]},
+        {"role": "tool", "content": "5"},
+        {"role": "assistant", "content": "It is 5."},
+    ]
+    request = {"messages": turns, "tools": [{"name": "add"}], "turns": True}
+    verdict = await classifier(engine).score(ScoreRequest.model_validate(request), trace)
+    parts = verdict.components or {}
+    assert {name: part.score for name, part in parts.items()} == {"turn_1": 1.5, "turn_2": 1.5}
+    state = (
+        "[add]<|system|>Add.<|end|><|user|>2 + 3?<|end|><|assistant|>(add)<|end|><|tool|>5<|end|>"
+    )
+    whole = f"{state}<|assistant|>It is 5.<|end|>"
+    assert sorted(engine.asked) == sorted([state, whole])
+    (prompt,) = [shown() for shown in trace.prompts]
+    assert (prompt.text, prompt.cut) == (whole, [])
+    seen = [(each.field, each.turn, whole[each.start : each.end]) for each in prompt.fields]
+    said = [(0, "Add."), (1, "2 + 3?"), (3, "5"), (4, "It is 5.")]
+    assert seen == [("messages", *each) for each in said]
 
 
 async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
