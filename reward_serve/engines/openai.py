@@ -113,7 +113,9 @@ class OpenAIEngine(FrozenModel):
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
-            asked = sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
+            shown = (turn["content"] for turn in messages)
+            texts = (each if isinstance(each, str) else each[0]["text"] for each in shown)
+            asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
         while True:
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
