@@ -11,6 +11,7 @@ import json
 import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -254,6 +255,11 @@ class ScoreRequest(BaseModel):
             turns.append(Message(role="assistant", content=self.response))
         return turns
 
+    @cached_property
+    def shown_pieces(self) -> dict[Any, Any]:
+        """What prompts show of it, which its states share."""
+        return {}
+
     @property
     def before_response(self) -> "ScoreRequest":
         """The request as it was before the first assistant turn: the task alone."""
@@ -268,6 +274,7 @@ class ScoreRequest(BaseModel):
         turns = self.conversation
         begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
         own = {"response": None, "turns": False, "id": None, "metadata": None}
+        assert not self.shown_pieces  # which makes it, for the copies to have
         return [
             self.model_copy(update={**own, "messages": turns[:end]})
             for end in [*begins[1:], len(turns)]

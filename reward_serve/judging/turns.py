@@ -11,13 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
-from operator import attrgetter
-from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from cachetools import LRUCache, cachedmethod
-from cachetools.keys import hashkey
 from pydantic import JsonValue
 
 from reward_serve.judging.rendering import (
@@ -32,7 +27,6 @@ from reward_serve.messages import Message
 from reward_serve_answers.committed import without_thinking
 
 View = Literal["last", "assistant", "full"]
-_KEPT_TOKENS = 2**19
 _LIMITS = (2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
 _TOGETHER = 4  # turns left out at once, so that few states differ in where they begin
@@ -55,81 +49,56 @@ class Cutting(NamedTuple):
     last: int | None = None
 
 
-class CutText(NamedTuple):
-    """The characters from ``start`` to ``end`` of a turn's text, which are not shown."""
-
-    turn: int
-    start: int
-    end: int
-
-
 class ShownTurns(NamedTuple):
     """A conversation as it is shown.
 
     Attributes:
         text: the text.
         ids: its tokens.
-        cut: what is not shown.
+        cut: the turn, start and end of each text that is not shown, in characters.
         cut_turns: number of turns that are left out.
         images: those of the turns that are shown.
     """
 
     text: str
     ids: list[int]
-    cut: list[CutText]
+    cut: list[tuple[int, int, int]]
     cut_turns: int
     images: list[dict[str, JsonValue]]
 
 
-class TurnRenderer:
-    """Shows conversations for one tokenizer; may be used by several threads.
+def shown_turns(
+    turns: Sequence[Message],
+    view: View,
+    shown: Callable[[str], str],
+    encode: Encode,
+    kept: dict[Any, Shortened],
+    budget: int,
+) -> ShownTurns:
+    """Show a conversation, cut to fit.
 
     Args:
+        turns: the conversation.
+        view: the turns to show.
+        shown: as for ``shortened``.
         encode: tokenises a text.
+        kept: texts with their tokens; the states of a conversation share it.
+        budget: maximum tokens.
+
+    Raises:
+        ValueError: the task and the calls do not fit.
     """
-
-    def __init__(self, encode: Encode) -> None:
-        self._encode = encode
-        self._kept: LRUCache[object, Shortened] = LRUCache(_KEPT_TOKENS, _size)
-        self._lock = Lock()
-
-    def render(
-        self, turns: Sequence[Message], view: View, shown: Callable[[str], str], budget: int
-    ) -> ShownTurns:
-        """Show the turns, cut to ``budget`` tokens.
-
-        Args:
-            turns: a conversation.
-            view: the turns to show.
-            shown: as for ``shortened``.
-            budget: maximum tokens.
-
-        Raises:
-            ValueError: the task and the calls do not fit.
-        """
-        prepared = _Turns(self.piece, turns, view, shown)
-        cuttings = _cuttings(len(prepared.begins))
-        at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
-        if at == len(cuttings):
-            least = prepared.length(cuttings[-1], budget)
-            raise ValueError(
-                f"messages: the task and the last turns' calls take {least} tokens, and {budget} "
-                "are left for the conversation; shorten them, or raise engine.max_model_len or "
-                "judge.response_tokens"
-            )
-        return prepared.rendered(cuttings[at])
-
-    @cachedmethod(
-        attrgetter("_kept"),
-        key=lambda self, shown, text, most: hashkey(shown, _short(text), most),
-        lock=attrgetter("_lock"),
-    )
-    def piece(self, shown: Callable[[str], str], text: str, most: int | None) -> Shortened:
-        """A text, cut in its middle to at most that many tokens."""
-        if most is not None:
-            return shortened(text, most, most // 2, shown, self._encode)
-        text = shown(text)
-        return Shortened(text, self._encode(text)[0], 0, 0)
+    prepared = _Turns(turns, view, shown, encode, kept)
+    cuttings = _cuttings(len(prepared.begins))
+    at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
+    if at == len(cuttings):
+        least = prepared.length(cuttings[-1], budget)
+        raise ValueError(
+            f"messages: the task and the last turns' calls take {least} tokens, and {budget} are "
+            "left for the conversation; shorten them, or raise engine.max_model_len or "
+            "judge.response_tokens"
+        )
+    return prepared.rendered(cuttings[at])
 
 
 class _Turns:
@@ -137,12 +106,13 @@ class _Turns:
 
     def __init__(
         self,
-        piece: Callable[[Callable[[str], str], str, int | None], Shortened],
         turns: Sequence[Message],
         view: View,
         shown: Callable[[str], str],
+        encode: Encode,
+        kept: dict[Any, Shortened],
     ) -> None:
-        self._piece, self._turns, self._shown = piece, turns, shown
+        self._turns, self._shown, self._encode, self._read = turns, shown, encode, kept
         seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
         self._seen = seen[-1:] if view == "last" else seen
         self.begins = [i for i in self._seen if turns[i].role == "assistant"]
@@ -164,14 +134,14 @@ class _Turns:
         """The conversation, with what is not shown."""
         text, ids, kept = "", list[int](), self._kept(how)
         left_out = [i for i in self._seen if i not in kept]
-        cut = [CutText(i, 0, len(self._texts[i])) for i in left_out]
+        cut = [(i, 0, len(self._texts[i])) for i in left_out]
         for turn, piece in self._pieces(how):
             text += piece.text
             ids += piece.ids
             if piece.cut_characters:
                 start = piece.head
                 after = len(piece.text) - (start + len(JOINT) if start else 0)
-                cut.append(CutText(turn, start, len(self._texts[turn]) - after))
+                cut.append((turn, start, len(self._texts[turn]) - after))
         images = [image for i in kept for image in self._turns[i].images]
         return ShownTurns(text, ids, cut, len(left_out), images)
 
@@ -204,6 +174,16 @@ class _Turns:
 
     def _fixed(self, text: str) -> Shortened:
         return self._piece(str, text, None)
+
+    def _piece(self, shown: Callable[[str], str], text: str, most: int | None) -> Shortened:
+        """A text, cut in its middle to at most that many tokens."""
+        key = shown, text, most
+        if key not in self._read and most is not None:
+            self._read[key] = shortened(text, most, most // 2, shown, self._encode)
+        elif key not in self._read:
+            text = shown(text)
+            self._read[key] = Shortened(text, self._encode(text)[0], 0, 0)
+        return self._read[key]
 
 
 def _cuttings(assistant_turns: int) -> list[Cutting]:
@@ -238,12 +218,3 @@ def _tags(turns: Sequence[Message]) -> Iterator[str]:
             name = f' name="{_NO_NAME.sub("_", name)[:64]}"'
         called |= {call.id: call.function.name for call in turn.tool_calls or () if call.id}
         yield f'<turn role="{turn.role}"{name}>\n'
-
-
-def _short(text: str) -> str | bytes:
-    """A key for a text, which does not keep a long one."""
-    return text if len(text) < 2**12 else blake2b(text.encode()).digest()
-
-
-def _size(piece: Shortened) -> int:
-    return 16 + len(piece.ids)

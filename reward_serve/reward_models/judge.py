@@ -36,7 +36,7 @@ from reward_serve.judging.rendering import (
     cut_span,
     shown_as,
 )
-from reward_serve.judging.turns import ShownTurns, TurnRenderer
+from reward_serve.judging.turns import ShownTurns, shown_turns
 from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
@@ -377,8 +377,11 @@ class Comparison:
         template = self.template
         if "conversation" not in template.fields:
             return None
-        turns, shown = self.request.conversation, shown_as(template)
-        return partial(self.judge.turns.render, turns, template.view, shown)
+        request, encode = self.request, self.judge.renderer.encode
+        shown = shown_as(template)
+        return partial(
+            shown_turns, request.conversation, template.view, shown, encode, request.shown_pieces
+        )
 
     def _is_long(self) -> bool:
         """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
@@ -513,7 +516,6 @@ class Judge(RewardModel):
         self.cached_engine: LanguageModel = self._cache or engine
         self._audit = Audit(self._config.audit_rate)
         self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
-        self.turns = TurnRenderer(self.renderer.encode)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
@@ -671,7 +673,9 @@ class Judge(RewardModel):
         return grade or await self._graded(comparison), result
 
     def _template(self, request: ScoreRequest) -> Template:
-        name = request.template or self._config.default_template.name
+        if request.template is None:
+            return self._config.default_template.without_absent(partial(getattr, request))
+        name = request.template
         inline = is_inline(name)
         if inline and not self._config.inline_templates:
             raise InvalidRequestError(

@@ -19,7 +19,6 @@ from typing import Any
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
-from reward_serve.messages import as_json
 from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import (
     InvalidRequestError,
@@ -94,7 +93,7 @@ def make_verifier(config: RuleConfig) -> Verifier:
         case "tool_call":
             return _calls(config.ordered)
         case "json_schema":
-            return _schema("" if config.json_schema is None else as_json(config.json_schema))
+            return _schema()
         case "function":
             return own_function(config.function or "")
         case name:
@@ -174,28 +173,22 @@ def _calls(ordered: bool) -> Verifier:
     return Verifier(fingerprint, verify, reads_answers=False)
 
 
-def _schema(configured: str) -> Verifier:
-    """Validates the JSON of the last assistant turn, in child processes.
-
-    Args:
-        configured: the schema of requests without a reference; "" if they need one.
-    """
+def _schema() -> Verifier:
+    """Validates the JSON of the last assistant turn by the reference, in child processes."""
     from reward_serve_answers.schemas import validator_of  # importing it takes 60 ms
 
     child = ChildProcess("reward_serve_answers.schemas:compare", LIMIT_S)
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
-        schema = reference or configured
         try:
-            return Grade(*await child.call(request.judged, schema))
+            return Grade(*await child.call(request.judged, reference))
         except UndecidedError as error:
-            await off_loop(True, validator_of, schema)  # which says if the schema is at fault
+            await off_loop(True, validator_of, reference)  # which says if the schema is at fault
             return Grade(ABSTAINED, error.rule)
 
-    digest = hashlib.sha256(configured.encode()).hexdigest()[:12]
     library = installed_version("jsonschema")
-    fingerprint = f"verifier=json_schema;version={VERSION};jsonschema={library};schema={digest}"
-    return Verifier(fingerprint, verify, needs_reference=not configured, child=child)
+    fingerprint = f"verifier=json_schema;version={VERSION};jsonschema={library}"
+    return Verifier(fingerprint, verify, child=child)
 
 
 def own_function(path: str) -> Verifier:

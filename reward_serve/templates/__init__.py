@@ -190,7 +190,7 @@ class Template(BaseModel):
             raise ValueError("system: must not contain placeholders; move them to user")
         return self
 
-    @property
+    @functools.cached_property
     def shows(self) -> Literal["response", "conversation", "criterion", "pair"]:
         """What a prompt shows: a response, a conversation, either with a criterion, or a pair."""
         if "criterion" in self.fields:
@@ -199,7 +199,7 @@ class Template(BaseModel):
             return "conversation"
         return "pair" if "response_1" in self.fields else "response"
 
-    @property
+    @functools.cached_property
     def modes(self) -> list[Mode]:
         """The modes in which it can be asked."""
         return [mode for mode in get_args(Mode) if getattr(self, mode) is not None]
@@ -225,14 +225,16 @@ class Template(BaseModel):
         if user == self.user:
             return self
         digest = f"{self.digest}-without-{'-'.join(absent)}"
-        return self.model_copy(update={"user": user, "digest": digest})
+        changed = self.model_copy(update={"user": user, "digest": digest})
+        changed.__dict__.pop("fields", None)  # a cached property, which is copied too
+        return changed
 
     @property
     def highest(self) -> float:
         """The highest possible score."""
         return max(self.label.values.values()) if self.label else 1.0
 
-    @property
+    @functools.cached_property
     def fields(self) -> list[str]:
         """The fields of a request that this template needs."""
         return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))

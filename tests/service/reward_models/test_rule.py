@@ -219,13 +219,6 @@ async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rul
     assert (await model.score(ScoreRequest.model_validate(asked))).score == 0.5
 
 
-async def test_a_schema_of_the_deployment_is_for_requests_without_one(rule: Rule) -> None:
-    model = rule("json_schema", json_schema={"type": "array"})
-    for reference, score in ((None, 1.0), ('{"type": "object"}', 0.0)):
-        asked = ScoreRequest(response="[18]", reference=reference)
-        assert (await model.score(asked)).score == score
-
-
 @pytest.mark.parametrize(
     ("path", "said"),
     [

@@ -40,7 +40,7 @@ Args = type[AppConfig | GatewayConfig]
         ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
         (
             {"kind": "rule", "rule": {"max_model_len": 1}},
-            "choose from function, json_schema, ordered, pattern, verifier",
+            "choose from function, ordered, pattern, verifier",
         ),
     ],
 )

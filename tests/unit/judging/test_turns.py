@@ -9,7 +9,7 @@ import pytest
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.rendering import Renderer, shown_as
-from reward_serve.judging.turns import TurnRenderer
+from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template, load_template
@@ -57,8 +57,9 @@ def shown(
     messages = [Message.model_validate(turn) for turn in turns]
     template = template or task_done()
     fields = {"reference": "42", "tools": "", "question": ""}
-    render = TurnRenderer(renderer.encode).render
-    conversation = partial(render, messages, template.view, shown_as(template))
+    conversation = partial(
+        shown_turns, messages, template.view, shown_as(template), renderer.encode, {}
+    )
     return renderer.render(
         template, fields, "label",
         response_tokens=tokens, reserve_tokens=1, conversation=conversation,
