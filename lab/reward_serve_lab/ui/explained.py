@@ -9,6 +9,7 @@ from nicegui.element import Element
 
 from reward_serve.explanation import Explanation, RuleOutcome, Seconds, ShownPrompt
 from reward_serve.schema import ScoreResult
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import Pieces, heading, message, pill, tag, untrusted
 from reward_serve_lab.ui.text import Mark, pieces
@@ -33,7 +34,7 @@ def card(title: str, request: Mapping[str, Any], found: Explanation, level: int 
             message(result.reason, "warn")
         if found.rule is not None or found.model is not None:
             _deciders(found)
-        _response(str(request.get("response", "")), found)
+        _response(judged_text(request), found)
         for prompt in found.prompts:
             _prompt(prompt)
         _times(found.seconds)

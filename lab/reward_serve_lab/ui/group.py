@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from reward_serve.schema import Status
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.ui.elements import LongText, button, heading, message, tag
 from reward_serve_lab.ui.group_results import GroupTables, Scored
@@ -47,8 +48,8 @@ class _Group:
             tag(
                 "p",
                 "muted",
-                "One score request per line: reference and response, optionally question, "
-                "group, model and template.",
+                "One score request per line: reference and response or messages, optionally "
+                "question, group, model and template.",
             )
             self._text = LongText(
                 "Samples, as JSON lines",
@@ -180,7 +181,7 @@ class _Group:
         self._session.draft = Draft(
             question=transportable(request.get("question") or ""),
             reference=transportable(references[0] if references else ""),
-            response=transportable(request["response"]),
+            response=transportable(judged_text(request)),
             models=[request["model"]] if request.get("model") else [],
             templates=[request["template"]] if request.get("template") else [],
             modes=[mode] if mode else [],
