@@ -14,6 +14,7 @@ from nicegui.element import Element
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
+from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.ui.attacking import attack_section
 from reward_serve_lab.ui.elements import LongText, Pieces, button, heading, message, tag, untrusted
 from reward_serve_lab.ui.explained import card
@@ -223,8 +224,8 @@ class _Ask:
         finally:
             self._done()
 
-    def _open(self, response: str) -> None:
-        self._session.draft.response = response
+    def _open(self, attack: Attack) -> None:
+        self._session.draft.response = attack.response
         self._session.draft.note = "An attack from the suite."
         self._container.clear()
         with self._container:
