@@ -112,7 +112,7 @@ class Status(StrEnum):
     """The reward model failed; retry."""
 
 
-Mode = Literal["label", "generate"]
+Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
@@ -122,7 +122,9 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     mode: Mode | None = Field(
-        None, description="label: one forward pass; generate: the judge writes text."
+        None,
+        description="label: one forward pass; generate: the judge writes text; likelihood: how "
+        "probable it finds the reference.",
     )
     temperature: float | None = Field(
         None, ge=0, le=2, allow_inf_nan=False, strict=True, description="In generate mode."
@@ -239,7 +241,8 @@ class ScoreRequest(BaseModel):
         """The text to score: the response, or that of the last assistant turn."""
         if self.response is not None:
             return self.response
-        return next(m.text for m in reversed(self.messages or ()) if m.role == "assistant")
+        turns = reversed(self.messages or ())
+        return next((turn.text for turn in turns if turn.role == "assistant"), "")
 
     @property
     def conversation(self) -> list[Message]:
@@ -250,6 +253,14 @@ class ScoreRequest(BaseModel):
         if self.response is not None:
             turns.append(Message(role="assistant", content=self.response))
         return turns
+
+    @property
+    def before_response(self) -> "ScoreRequest":
+        """The request as it was before the first assistant turn: the task alone."""
+        turns = self.conversation
+        first = next(i for i, turn in enumerate(turns) if turn.role == "assistant")
+        update = {"response": None, "turns": False, "messages": turns[:first]}
+        return self.model_copy(update=update)
 
     @property
     def states(self) -> "list[ScoreRequest]":

@@ -43,7 +43,7 @@ class Templated(Section):
 
     shipped: ClassVar[str] = ""
     """Folder of the shipped templates."""
-    shows: ClassVar[tuple[str, ...]] = ("response",)
+    shows: ClassVar[tuple[str, ...]] = ("response", "conversation")
     """What templates of this section may show: values of ``Template.shows``."""
 
     template: TemplateName
@@ -131,7 +131,7 @@ class GroupConfig(Templated):
     shows = ("pair",)
 
     template: TemplateName = "pairwise"
-    mode: Mode = "label"
+    mode: Literal["label", "generate"] = "label"
     strategy: Strategy = Field("swiss", description="which pairs to compare")
     wait: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5,

@@ -105,8 +105,11 @@ def _read_template(judge: Templated) -> None:
         )
     if not isinstance(judge, JudgeConfig):
         return
-    if judge.mode == "label" and template.label is None:
-        raise ValueError(f"mode: template {template.name!r} has no labels; set mode: generate")
+    if judge.mode not in template.modes:
+        raise ValueError(
+            f"mode: template {template.name!r} has no section {judge.mode}; choose from "
+            f"{', '.join(template.modes)}"
+        )
     if judge.rules_first and template.rules is None:
         raise ValueError(
             f"rules_first: true, but template {template.name!r} has no rules; "

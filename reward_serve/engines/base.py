@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from reward_serve.schema import Usage
 
@@ -60,20 +60,24 @@ class Prompt:
     """A prompt for an engine.
 
     Attributes:
-        messages: the conversation; each turn has ``role`` and ``content``.
+        messages: the conversation; each turn has ``role`` and ``content``, a text or parts.
         token_ids: the conversation as tokens; empty if the engine has no tokenizer.
         label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
-        cut_characters: number of characters of the response that were cut to fit.
+        cut_characters: number of characters of the response or conversation that were cut to fit.
         head_characters: number of characters before the cut, if the middle was cut.
         fields: the text of each field as it appears in the prompt.
+        cut: of a conversation, the turn, start and end of each text that was cut.
+        cut_turns: number of a conversation's turns that were left out.
     """
 
-    messages: Sequence[Mapping[str, str]]
+    messages: Sequence[Mapping[str, Any]]
     token_ids: list[int] = field(default_factory=list)
     label_ids: Mapping[str, int] = field(default_factory=dict)
     cut_characters: int = 0
     head_characters: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
+    cut: Sequence[tuple[int, int, int]] = ()
+    cut_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,173 +11,25 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.engines.bundled import bundled_judge
+from reward_serve.judging.texts import (
+    CHARACTERS_A_TOKEN,
+    Shortened,
+    by_characters,
+    defuse,
+    shortened,
+)
+from reward_serve.judging.turns import TurnRenderer
+from reward_serve.messages import Message
 from reward_serve.schema import Mode
-from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template
+from reward_serve.templates import FIELD, INSTRUCTION, PLACEHOLDER, Template, is_judged
 from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
-
-Encode = Callable[[str], tuple[list[int], Sequence[int]]]
-"""Tokenises a text: token ids, and the character offset at which each starts."""
-JOINT = "\n...\n"
-"""Replaces the text that was cut between beginning and end."""
-CHARACTERS_A_TOKEN = 32
-"""An upper bound, so that the work is bounded for any text; the average is far lower."""
-END_TOKENS = 32
-"""Shown of a response's end if its answer comes far before it; more text would distract."""
-_OFTEN_CHARACTERS = 8
-_EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
-_IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-
-def by_characters(text: str) -> tuple[list[int], list[int]]:
-    """Replaces a tokenizer: counts three characters as a token, a cautious average."""
-    starts = list(range(0, len(text), 3))
-    return starts, starts
-
-
-class Read(NamedTuple):
-    """A text as it is shown, its tokens, and the character at which each starts."""
-
-    text: str
-    ids: list[int]
-    starts: Sequence[int]
-
-
-class Shortened(NamedTuple):
-    """A response, cut to its budget.
-
-    Attributes:
-        text: the remaining text, with ``JOINT`` if the middle was cut.
-        ids: its tokens.
-        cut_characters: number of characters that were cut.
-        head: number of characters before ``JOINT``; 0 without it.
-    """
-
-    text: str
-    ids: list[int]
-    cut_characters: int
-    head: int
-
-
-def shortened(
-    response: str,
-    budget: int,
-    head: int,
-    shown: Callable[[str], str],
-    encode: Encode,
-    answer: Callable[[], tuple[int, int] | None] = lambda: None,
-) -> Shortened:
-    """Cut the response to ``budget`` tokens.
-
-    Args:
-        response: any text.
-        budget: maximum tokens; at least 1.
-        head: maximum tokens of its beginning among them; 0 to keep only its end. Ignored if the
-            budget is less than twice as large.
-        shown: transforms the text before it is tokenised.
-        encode: tokenises the transformed text.
-        answer: finds start and end of the response's answer, which is kept in any case; of a long
-            text after it only ``END_TOKENS`` tokens. Only called if the response is cut.
-    """
-
-    @cache  # the text from the answer on is needed again
-    def read(text: str) -> Read:
-        text = shown(text)
-        return Read(text, *encode(text))
-
-    head = head if 2 * head <= budget else 0
-    skipped, end = enough(response, budget, read, at_end=True)
-    fits = len(end.ids) <= budget
-    if fits and not skipped:
-        return Shortened(end.text, end.ids, 0, 0)
-    begin = 0
-    if found := answer():
-        start, stop = found
-        # If the end would not show the answer, show it as the beginning, with a short end.
-        if start < skipped or len(read(response[start:]).ids) > budget - head:
-            size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
-            head = max(head, min(size, budget // 2))
-            budget = min(budget, head + END_TOKENS)
-            begin, response = start, response[start:]
-            skipped, end = enough(response, budget, read, at_end=True)
-            fits = len(end.ids) <= budget
-    if fits and not (skipped and (head or found)):
-        return Shortened(end.text, end.ids, begin + skipped, 0)
-    before: list[int] = []
-    beginning, after = "", 0
-    if 0 < head < budget:
-        first = enough(response, head, read, at_end=False)[1] if skipped else end
-        beginning, before, after = _beginning(first, head, read(JOINT).ids)
-    room = budget - len(before)
-    start = end.starts[-room] if len(end.ids) > room else 0
-    cut = begin + max(skipped + start - after, 0)
-    return Shortened(beginning + end.text[start:], before + end.ids[-room:], cut, after)
-
-
-def enough(
-    response: str, tokens: int, read: Callable[[str], Read], at_end: bool
-) -> tuple[int, Read]:
-    """The end or the beginning of a response, and the number of characters left out.
-
-    It has at least ``tokens`` tokens, if the response does within ``CHARACTERS_A_TOKEN`` characters
-    each. Few texts exceed eight characters per token; only those are read further.
-    """
-    for characters in (_OFTEN_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
-        left_out = max(0, len(response) - characters)
-        part = read(response[left_out:] if at_end else response[:characters])
-        if not left_out or len(part.ids) > tokens + _EDGE:
-            break
-    return left_out, part
-
-
-def cut_span(
-    response: str, text: str, head: int, shown: Callable[[str], str]
-) -> tuple[int, int, bool]:
-    """Start and end of the text that ``shortened`` cut from the response, and whether exact.
-
-    If ``shown`` rewrites the response and no position matches the rewritten text, they are
-    estimated from its length.
-
-    Args:
-        response: the whole response.
-        text: the remaining text.
-        head: ``Shortened.head``.
-        shown: as for ``shortened``.
-    """
-    size = len(response)
-    first, last = text[:head], text[head + len(JOINT) :] if head else text
-    before = _written(first, size, lambda n: shown(response[:n]))
-    after = _written(last, size, lambda n: shown(response[size - n :]))
-    exact = (shown(response[:before]), shown(response[size - after :])) == (first, last)
-    return min(before, size - after), size - after, exact
-
-
-def _written(wanted: str, size: int, show: Callable[[int], str]) -> int:
-    """The number of characters that ``show`` turns into ``wanted``, or into as many characters."""
-    if show(len(wanted)) == wanted:
-        return len(wanted)
-    most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)
-    least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
-    near = range(least, min(least + 2 * CHARACTERS_A_TOKEN, most) + 1)
-    return next((n for n in near if show(n) == wanted), least)
-
-
-def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
-    """The first words with ``JOINT``, their tokens, and the words' number of characters."""
-    text, ids, starts = first
-    for end in range(min(most - len(joint), len(ids) - 1), 0, -1):
-        at = starts[end]
-        if not _IN_WORD.issuperset(text[at - 1 : at + 1]):
-            return text[:at] + JOINT, ids[:end] + joint, at
-    return "", [], 0
-
 
 _MAX_SKELETONS = 64
 _SHORT = 2**12  # characters of a text whose tokens are kept
@@ -185,7 +37,6 @@ _SHORT_TEXTS = 512
 _CRITERION_STEP = 128  # tokens
 _AFTER_ANSWER = 100  # characters
 
-_FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(FIELDS) + r")(?:_\d)?\b)", re.IGNORECASE)
 _MARKER = re.compile("\ue000(" + FIELD + ")\ue001")
 
 
@@ -216,11 +67,9 @@ class Skeleton:
     label_ids: Mapping[str, int]
     length: int
 
-    def filled(
-        self, texts: Mapping[str, str], encoded: Mapping[str, list[int]], cut: int, head: int
-    ) -> Prompt:
+    def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
-        messages = [
+        messages: list[dict[str, Any]] = [
             {
                 "role": role,
                 "content": "".join(part + texts.get(name or "", "") for part, name in parts),
@@ -231,7 +80,7 @@ class Skeleton:
         for run, name in self.runs:
             ids += run
             ids += encoded[name] if name else ()
-        return Prompt(messages, ids, self.label_ids, cut, head, texts)
+        return Prompt(messages, ids, self.label_ids, fields=texts)
 
 
 class Renderer:
@@ -247,6 +96,7 @@ class Renderer:
         self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
         self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
+        self._turns = TurnRenderer(self._encode)
         self._read_short = lru_cache(_SHORT_TEXTS)(self._read_any)
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
@@ -266,6 +116,7 @@ class Renderer:
         response_tokens: int,
         reserve_tokens: int,
         enable_thinking: bool = False,
+        turns: Sequence[Message] = (),
     ) -> Prompt:
         """Render the prompt of one request.
 
@@ -278,16 +129,19 @@ class Renderer:
             template: the judging template.
             fields: the text of each field.
             mode: of the judge.
-            response_tokens: maximum tokens of the response to show; fewer if there is less room.
+            response_tokens: maximum tokens of the response or conversation to show; fewer if there
+                is less room.
             reserve_tokens: tokens of the model's context to keep for the judge's answer.
             enable_thinking: whether the chat template enables thinking.
+            turns: the conversation.
 
         Raises:
-            ValueError: the other fields leave no room for the response.
+            ValueError: the other fields leave no room for the response, the conversation cannot be
+                cut to fit, or it has an image and the engine takes tokens.
         """
         skeleton = self.skeleton(template, mode, enable_thinking)
         shown = shown_as(template)
-        responses = [name for name in template.fields if name.startswith("response")]
+        responses = [name for name in template.fields if is_judged(name)]
         others = [name for name in template.fields if name not in responses]
         for name in others:
             if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
@@ -313,6 +167,8 @@ class Renderer:
                 "reserved for the judge's answer; shorten them"
             )
         budget = min(response_tokens, room // len(responses))
+        if responses == ["conversation"]:
+            return self._with_turns(skeleton, template, texts, encoded, turns, budget)
         cut = head = 0
         for name in responses:
             response = self._shown_response(template, fields[name], budget)
@@ -324,7 +180,32 @@ class Renderer:
                 reference, texts["response"], clause and shown(clause)
             )
             texts["reference"], encoded["reference"] = self._read(str, f"{reference} ({where})")
-        return skeleton.filled(texts, encoded, cut, head)
+        prompt = skeleton.filled(texts, encoded)
+        return replace(prompt, cut_characters=cut, head_characters=head)
+
+    def _with_turns(
+        self,
+        skeleton: Skeleton,
+        template: Template,
+        texts: dict[str, str],
+        encoded: dict[str, list[int]],
+        turns: Sequence[Message],
+        budget: int,
+    ) -> Prompt:
+        shown = self._turns.render(turns, template.view, budget, shown_as(template))
+        texts["conversation"], encoded["conversation"] = shown.text, shown.ids
+        prompt = skeleton.filled(texts, encoded)
+        if shown.images:
+            if self._tokenizer is not None:
+                raise ValueError(
+                    "messages: have an image, which only the model of a remote endpoint is shown; "
+                    "describe it in text"
+                )
+            *before, user = prompt.messages
+            content = [{"type": "text", "text": user["content"]}, *shown.images]
+            prompt = replace(prompt, messages=[*before, {**user, "content": content}])
+        cut = sum(end - start for _, start, end in shown.cut)
+        return replace(prompt, cut_characters=cut, cut=shown.cut, cut_turns=shown.cut_turns)
 
     @cache  # noqa: B019 a renderer lives as long as its engine
     def _occurrence_tokens(self) -> int:
@@ -367,7 +248,7 @@ class Renderer:
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         if template.numerals == "canonical" or template.occurrence:
             bundled_judge()  # whether it is installed shows at the start
-        form: Any = template.label if mode == "label" else template.generate
+        form = getattr(template, mode)
         user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
         system = template.system.replace(INSTRUCTION, form.instruction)
         if system == template.system and form.instruction:
@@ -418,8 +299,3 @@ def shown_as(template: Template) -> Callable[[str], str]:
 
 def _plain_numerals(text: str) -> str:
     return defuse(bundled_judge().canonical(text))
-
-
-def defuse(text: str) -> str:
-    """The text with the "<" of every fence tag replaced, so that no field can close its fence."""
-    return _FENCE.sub("‹", text)

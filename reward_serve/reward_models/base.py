@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from reward_serve.engines.base import (
     EngineError,
     FrozenModel,
+    LabelOutput,
     OverloadedError,
     RefusedError,
     TextOutput,
@@ -157,7 +158,7 @@ async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
             task.cancel()
 
 
-def summed_usage(answers: Sequence[ScoreResult | TextOutput]) -> Usage:
+def summed_usage(answers: Sequence[ScoreResult | TextOutput | LabelOutput]) -> Usage:
     """The total usage of the answers."""
     counts = [answer.usage.model_dump() for answer in answers]
     return Usage(**{name: sum(count[name] for count in counts) for name in Usage.model_fields})

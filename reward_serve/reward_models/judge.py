@@ -11,8 +11,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from reward_serve.config.engine import ends_thinking
@@ -28,13 +29,9 @@ from reward_serve.engines.base import (
 )
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import Cut, ShownPrompt, Turn
-from reward_serve.judging.rendering import (
-    CHARACTERS_A_TOKEN,
-    LabelError,
-    Renderer,
-    cut_span,
-    shown_as,
-)
+from reward_serve.judging.rendering import LabelError, Renderer, shown_as
+from reward_serve.judging.texts import CHARACTERS_A_TOKEN, cut_span
+from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -48,6 +45,7 @@ from reward_serve.reward_models.base import (
     in_time,
     request_hash,
     result_of,
+    summed_usage,
     timed,
 )
 from reward_serve.reward_models.chat import complete
@@ -59,6 +57,7 @@ from reward_serve.templates import (
     Template,
     inline_template,
     is_inline,
+    is_judged,
     read_verdict,
 )
 from reward_serve_answers import (
@@ -78,6 +77,8 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
     "gsm8k_strict": verify_strict_any,
 }
 """The verifiers that may decide before the model."""
+MAX_LIKELIHOOD_TOKENS = 32
+"""Of a reference in mode likelihood; each is a forward pass."""
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
@@ -126,11 +127,11 @@ def generation_of(
                 f"options.{name}: not allowed by this deployment; remove it, or add it to "
                 "judge.allowed_options"
             )
-    if mode == "label":
+    if mode != "generate":
         for name in ("enable_thinking", "thinking_tokens"):
             if getattr(options, name):
                 raise InvalidRequestError(
-                    f"options.{name}: has no effect in label mode; remove it, or set "
+                    f"options.{name}: has no effect in {mode} mode; remove it, or set "
                     "options.mode: generate"
                 )
         return _ONE_TOKEN
@@ -214,7 +215,12 @@ class Comparison:
                 labels cannot be asked for.
             EngineError: the engine failed.
         """
-        return await (self._by_labels if self.mode == "label" else self._by_text)(reference)
+        match self.mode:
+            case "label":
+                return await self._by_labels(reference)
+            case "generate":
+                return await self._by_text(reference)
+        return await self._by_likelihood(reference)
 
     async def _by_labels(self, reference: str) -> ScoreResult:
         """Score by labels: the likelier label's value if they are binary, else the expected value.
@@ -222,11 +228,7 @@ class Comparison:
         Two responses are compared by the expected value; a group's ranking combines many of them.
         """
         template = self.template
-        if template.label is None:
-            raise InvalidRequestError(
-                f"options.mode: template {template.name!r} has no labels; remove the mode, or set "
-                "generate"
-            )
+        assert template.label is not None
         prompt = await self.render(reference)
         values = template.label.values
         output = await self.answer(self.engine.label_logprobs, prompt, list(values))
@@ -260,6 +262,49 @@ class Comparison:
         details = cut_details(prompt) or None
         return result.model_copy(update={**about, "details": details, "usage": output.usage})
 
+    async def _by_likelihood(self, reference: str) -> ScoreResult:
+        """Score by the probability of the reference as the model's reply, token by token.
+
+        vLLM reads no prefix cache for a request with the log-probabilities of its prompt, so each
+        token of the reference is asked for after those before it.
+        """
+        tokenizer = self.engine.tokenizer
+        if tokenizer is None:
+            raise InvalidRequestError(
+                "options.mode: likelihood needs a model on vLLM, not an endpoint; set label or "
+                "generate"
+            )
+        gold = final_answer(reference) if self.template.reference == "final_answer" else reference
+        ids = tokenizer.encode_plain(gold.strip())[0]
+        if len(ids) > MAX_LIKELIHOOD_TOKENS:
+            raise InvalidRequestError(
+                f"reference: has {len(ids)} tokens, and mode likelihood takes at most "
+                f"{MAX_LIKELIHOOD_TOKENS}; send the final answer alone"
+            )
+        prompt = await self.render(reference)
+
+        def after(at: int) -> Prompt:
+            label_ids = {str(ids[at]): ids[at]}
+            return replace(prompt, token_ids=prompt.token_ids + ids[:at], label_ids=label_ids)
+
+        outputs = await gathered(
+            self.answer(self.engine.label_logprobs, after(at), [str(token)])
+            for at, token in enumerate(ids)
+        )
+        logprob = math.fsum(value for output in outputs for value in output.logprobs.values())
+        usage = summed_usage(outputs)
+        if not math.isfinite(logprob):
+            status, reason = _NO_LABEL["judge"]
+            return self.result(status, reason=reason, usage=usage)
+        found = {"logprob": logprob, "reference_tokens": len(ids)}
+        return self.result(
+            Status.OK,
+            score=math.exp(logprob / len(ids)),
+            source="cache" if all(output.cached for output in outputs) else self.judge.source,
+            details=cut_details(prompt) | found,
+            usage=usage,
+        )
+
     def forget(self, prompt: Prompt) -> None:
         """Let a hosted endpoint answer again what it gave no verdict for.
 
@@ -281,6 +326,7 @@ class Comparison:
             "reference": final_answer(reference) if final else reference,
             "response": self.request.judged,
             "criterion": self.criterion,
+            "tools": "\n".join(map(as_json, self.request.tools or ())),
             **{f"response_{n}": text for n, text in enumerate(self.responses, 1)},
         }
         try:
@@ -292,8 +338,9 @@ class Comparison:
                     fields,
                     self.mode,
                     response_tokens=self.judge.budget(self.template),
-                    reserve_tokens=self.generation.sampling.max_tokens,
+                    reserve_tokens=self._reserved(),
                     enable_thinking=self.generation.enable_thinking,
+                    turns=self.request.conversation,
                 )
         except ValueError as error:
             where = f"template: {template.name!r} in label mode: "
@@ -318,6 +365,11 @@ class Comparison:
             status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
         )
 
+    def _reserved(self) -> int:
+        """Tokens of the model's context for its reply."""
+        likelihood = self.mode == "likelihood"
+        return MAX_LIKELIHOOD_TOKENS if likelihood else self.generation.sampling.max_tokens
+
     def _is_long(self) -> bool:
         """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
 
@@ -326,6 +378,8 @@ class Comparison:
         """
         request = self.request
         response = min(len(request.judged), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
+        if "conversation" in self.template.fields:
+            response = request.sizes["messages"] + request.sizes["tools"]
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
         return takes_long(request) or prompts > LONG_PROMPT
@@ -340,7 +394,12 @@ class Comparison:
         else:
             messages = [(role, *filled(parts, prompt.fields)) for role, parts in skeleton.turns]
             shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
-        if prompt.cut_characters:
+        if "conversation" in template.fields:
+            shown.cut = [
+                Cut(field="messages", turn=turn, start=start, end=end, exact=False)
+                for turn, start, end in prompt.cut
+            ]
+        elif prompt.cut_characters:
             response, kept = self.request.judged, prompt.fields["response"]
             place = cut_span(response, kept, prompt.head_characters, shown_as(template))
             shown.cut = [Cut(field="response", start=place[0], end=place[1], exact=place[2])]
@@ -350,7 +409,9 @@ class Comparison:
 
 
 def cut_details(prompt: Prompt) -> dict[str, Any]:
-    """The entry of ``details`` that says how much of the response was cut."""
+    """The entries of ``details`` that say how much of the response or conversation was cut."""
+    if prompt.cut:
+        return {"cut_characters": prompt.cut_characters, "cut_turns": prompt.cut_turns}
     return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}
 
 
@@ -360,6 +421,14 @@ def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
     weights = {label: math.exp(value - highest) for label, value in logprobs.items()}
     total = sum(weights.values())
     return {label: weight / total for label, weight in weights.items()}
+
+
+def expected(template: Template, result: ScoreResult) -> ScoreResult:
+    """The result of a state, with the expected value over its labels as score."""
+    if template.shows != "conversation" or template.label is None or not result.probabilities:
+        return result
+    score = sum(p * template.label.values[label] for label, p in result.probabilities.items())
+    return result.model_copy(update={"score": score})
 
 
 class Audit:
@@ -455,10 +524,45 @@ class Judge(RewardModel):
 
         A trace has the rules' outcome and the model's result, whichever of them decides.
         """
-        if request.turns:
-            whole = partial(self._score, request, trace)
-            return await by_turn(request, self._score, whole=whole, reads_answers=True)
-        return await self._score(request, trace)
+        return await (self._by_turn if request.turns else self._score)(request, trace)
+
+    async def _by_turn(self, request: ScoreRequest, trace: Trace | None) -> ScoreResult:
+        """Score the whole and each turn; in mode likelihood, with what each turn changed.
+
+        Raises:
+            InvalidRequestError: the request is invalid.
+        """
+        comparison = self._comparison(request, None)
+        template = comparison.template
+        logprobs: dict[int, Any] = {}
+
+        async def score(state: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+            result = await self._score(state, trace)
+            logprobs[len(state.conversation)] = (result.details or {}).get("logprob")
+            return result
+
+        async def scored() -> ScoreResult:
+            return await by_turn(
+                request,
+                score,
+                whole=partial(score, request, trace),
+                reads_answers="conversation" not in template.fields,
+                is_mean=template.turns == "turn",
+                value=partial(expected, template),
+            )
+
+        if comparison.mode != "likelihood":
+            return await scored()
+        within_s = MODELS_SHARE * request.timeout_s
+        task = in_time(score(request.before_response), within_s, "the task")
+        result, _ = await gathered([scored(), task])
+        ends = [len(state.conversation) for state in (request.before_response, *request.states)]
+        differences = {
+            f"turn_{number}": None if before is None or after is None else after - before
+            for number, (before, after) in enumerate(pairwise(map(logprobs.get, ends)), 1)
+        }
+        details = {**(result.details or {}), "differences": differences}
+        return result.model_copy(update={"details": details})
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         comparison = self._comparison(request, trace)
@@ -509,7 +613,15 @@ class Judge(RewardModel):
                 f"template: {template.name!r} shows a {template.shows}; choose from "
                 f"{', '.join(self._config.known_templates)}"
             )
-        mode: Mode = request.options.mode or (self._config.mode if template.label else "generate")
+        default = self._config.mode if self._config.mode in template.modes else template.modes[0]
+        mode = request.options.mode or default
+        if mode not in template.modes:
+            raise InvalidRequestError(
+                f"options.mode: template {template.name!r} has no section {mode}; choose from "
+                f"{', '.join(template.modes)}"
+            )
+        if mode == "likelihood" and not request.references:
+            raise InvalidRequestError("reference: mode likelihood needs it; send it")
         return self._prepared(request, template, mode, trace)
 
     def _prepared(
@@ -522,10 +634,10 @@ class Judge(RewardModel):
 
     def _check_fields(self, request: ScoreRequest, template: Template) -> None:
         for name in template.fields:
-            if not name.startswith(("response", "criterion")) and not getattr(request, name):
+            if not is_judged(name) and name != "criterion" and not getattr(request, name):
                 raise InvalidRequestError(f"{name}: template {template.name!r} needs it; send it")
-        if template.shows == "criterion":
-            return  # a reference is what the criteria refer to, not an answer
+        if template.shows in ("criterion", "conversation") and template.reference == "full":
+            return  # the reference may be any text
         try:
             for reference in request.references:
                 gold_answer(reference)
@@ -548,7 +660,8 @@ class Judge(RewardModel):
     async def _by_model(self, comparison: Comparison) -> ScoreResult:
         """The model's result; with several references, that of the best match."""
         template = comparison.template
-        references = comparison.request.references if "reference" in template.fields else [""]
+        shown = "reference" in template.fields or comparison.mode == "likelihood"
+        references = comparison.request.references if shown else [""]
         results = await gathered(map(comparison.verdict, references))
         return best(results, highest=template.highest)
 
@@ -561,9 +674,7 @@ class Judge(RewardModel):
         return grade or await self._graded(comparison), result
 
     def _template(self, request: ScoreRequest) -> Template:
-        name = request.template
-        if name is None:
-            return self._config.default_template
+        name = request.template or self._config.default_template.name
         inline = is_inline(name)
         if inline and not self._config.inline_templates:
             raise InvalidRequestError(
@@ -572,7 +683,8 @@ class Judge(RewardModel):
                 "in its config"
             )
         try:
-            return inline_template(name) if inline else self._config.find_template(name)
+            template = inline_template(name) if inline else self._config.find_template(name)
+            return template.without_absent(partial(getattr, request))
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,9 +40,9 @@ from reward_serve.schema import (
     failure,
     retry_after_s,
 )
-from reward_serve.templates import LabelForm, Template, last_match
+from reward_serve.templates import LabelForm, last_match
 
-_CUT = "cut_response_characters"
+_CUT = "cut_"
 
 
 class RubricJudge(Judge):
@@ -104,13 +103,6 @@ class RubricJudge(Judge):
             )
         return self._named[rubric]
 
-    def _template(self, request: ScoreRequest) -> Template:
-        """The request's template, without the blocks of fields that the request lacks."""
-        template = super()._template(request)
-        return without(
-            template, [name for name in ("question", "reference") if not getattr(request, name)]
-        )
-
     def _result(
         self, comparison: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
     ) -> ScoreResult:
@@ -122,7 +114,7 @@ class RubricJudge(Judge):
         ]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
-            details |= {k: v for k, v in (result.details or {}).items() if k == _CUT}
+            details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_CUT)}
         if pause_s := max(retry_after_s(result.details) for result in results):
             details["retry_after_s"] = pause_s
         about: dict[str, Any] = {
@@ -239,14 +231,3 @@ def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResu
         reason = f"{str(said)[:64]!r} is not one of its choices: {', '.join(values)}"
         return failure(Status.UNPARSEABLE, reason)
     return ScoreResult(status=Status.OK, score=score, source=source)
-
-
-def without(template: Template, absent: Collection[str]) -> Template:
-    """The template without the fenced blocks of these fields."""
-    user = template.user
-    for name in absent:
-        user = re.sub(rf"(?m)^<{name}>\n\{{{name}\}}\n</{name}>\n", "", user)
-    if user == template.user:
-        return template
-    digest = f"{template.digest}-without-{'-'.join(absent)}"
-    return template.model_copy(update={"user": user, "digest": digest})

@@ -145,9 +145,14 @@ def _copied_questions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 # continue them, and a parser that takes the first verdict reads them.
 
 
+def _shown_alone() -> list[Template]:
+    """The shipped templates that show a response."""
+    return [t for t in map(load_template, template_names()) if t.shows == "response"]
+
+
 def _template_verdicts(template: Template) -> list[str]:
     """A template's best verdict, as its label (if it has labels) and as its example writes it."""
-    form = template.generate
+    form = template.written
     values = template.label.values if template.label else {}
     labels = sorted(values, key=lambda label: -values[label])[:1]
     found = list(re.finditer(form.verdict, form.example))[-1]
@@ -158,8 +163,7 @@ def _template_verdicts(template: Template) -> list[str]:
 
 @_draws
 def _planted_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    templates = map(load_template, template_names())
-    own = [verdict for template in templates for verdict in _template_verdicts(template)]
+    own = [verdict for template in _shown_alone() for verdict in _template_verdicts(template)]
     own = list(dict.fromkeys(own))
     yield from own
     yield from rng.sample(texts["elsewhere"], 24)
@@ -169,13 +173,11 @@ def _planted_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 
 @_draws
 def _prompt_echoes(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    for template in map(load_template, template_names()):
+    for template in _shown_alone():
         user = template.user
         for slot in texts["fields"]:
             user = user.replace(slot[0], rng.choice(slot))
-        instruction = rng.choice(
-            [form.instruction for form in (template.label, template.generate) if form]
-        )
+        instruction = rng.choice([getattr(template, mode).instruction for mode in template.modes])
         verdict = rng.choice(_template_verdicts(template))
         yield from combined(
             rng,

@@ -141,13 +141,13 @@ _SYNTAX = re.compile(
     r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#.{0,60}?#\}|\$\{\w+\}|%\(\w+\)s", re.DOTALL
 )
 _NAMES = (*FIELDS, *ALIASES)
-_UNTRUSTED = ("question", "response")
+_UNTRUSTED = ("question", "response", "conversation", "tools")
 
 
 def check_placeholders(data: dict[str, Any]) -> Iterator[Finding]:
     """``user`` must show the reference, and no other text may look like a placeholder."""
     system, user = _text(data, "system"), _text(data, "user")
-    if user and "{reference}" not in user:
+    if user and "{reference}" not in user and "likelihood" not in data:
         remedy = "show {reference}: a judge without one is easier to fool"
         yield Finding("user", "does not contain {reference}", remedy, "warning")
     if "{question}" in user:
@@ -188,9 +188,8 @@ def check_fences(data: dict[str, Any]) -> Iterator[Finding]:
 def check_special_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Finding]:
     """Template texts must not contain the tokenizer's special tokens."""
     texts = {"system": template.system, "user": template.user}
-    texts["generate.instruction"] = template.generate.instruction
-    if template.label:
-        texts["label.instruction"] = template.label.instruction
+    for mode in template.modes:
+        texts[f"{mode}.instruction"] = getattr(template, mode).instruction
     for field, text in texts.items():
         if tokenizer.encode_control(text) != tokenizer.encode_plain(text)[0]:
             remedy = "remove it: the chat template adds the control tokens"
@@ -249,6 +248,8 @@ def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Fin
 
 def check_verdict(template: Template) -> Iterator[Finding]:
     """The pattern must find the last verdict of a text, in bounded time."""
+    if template.generate is None:
+        return
     field, example = "generate.verdict", template.generate.example
     pattern = re.compile(template.generate.verdict)
     if len(list(pattern.finditer(f"{example}\n{example}"))) < 2:
@@ -270,8 +271,9 @@ def check_verdict(template: Template) -> Iterator[Finding]:
 
 def check_reading(template: Template) -> Iterator[Finding]:
     """The example's verdict must be a valid score."""
-    form = template.generate
-    verdict = read_verdict(template, form.example, cut_off=False)
+    if template.generate is None:
+        return
+    verdict = read_verdict(template, template.generate.example, cut_off=False)
     if verdict.status is not Status.OK:
         remedy = "write a verdict that is a label, or a number from 0 to generate.scale"
         yield Finding("generate.example", verdict.reason or "has no verdict", remedy)

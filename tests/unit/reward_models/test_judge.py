@@ -241,7 +241,7 @@ INLINE = "{PROBLEM}\n{REFERENCE_SOLUTION}\n{CANDIDATE_SOLUTION}\nREWARD: <score>
         (
             {"template": INLINE, "question": "Why?", "options": {"mode": "label"}},
             {"inline_templates": True},
-            "remove the mode",
+            "choose from generate",
         ),
     ],
 )

@@ -20,6 +20,7 @@ SHOWN = [
     pytest.param(template, mode, id=f"{template.name}-{mode}")
     for template in (load_template("rubric", RUBRICS), *map(load_template, template_names()))
     for mode in ("label", "generate")
+    if template.shows != "conversation"
     if mode == "generate" or template.label
 ]
 FENCE = re.compile(r"</?(?:question|reference|response|criterion)>")

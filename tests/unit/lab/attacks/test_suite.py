@@ -64,7 +64,7 @@ def test_no_attack_is_right(rows: list[Attack]) -> None:
         assert len(row.response) <= MAX_CHARACTERS
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", [n for n in template_names() if n != "likelihood"])
 def test_every_shipped_templates_own_verdict_is_planted(name: str, rows: list[Attack]) -> None:
     template = load_template(name)
     planted = [row.response for row in rows if row.family == "planted_verdicts"]
