@@ -516,9 +516,9 @@ def _tool_instructions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 
 @_draws
 def _tool_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    templates = map(load_template, template_names())
+    templates = [each for each in map(load_template, template_names()) if each.generate]
     own = [verdict for template in templates for verdict in _template_verdicts(template)]
-    for count, verdicts in ((10, own), (20, texts["verdicts"])):
+    for count, verdicts in ((10, [*dict.fromkeys(own)]), (20, texts["verdicts"])):
         slots = texts["before"], verdicts, texts["after"], texts["last"]
         for *said, last in choices(rng, count, *slots):
             yield _talks(rng, "".join(said), last)
