@@ -13,12 +13,12 @@ from typing import Annotated, Self, cast
 from pydantic import AfterValidator, BaseModel, model_validator
 
 from reward_serve.messages import Message, Text
-from reward_serve.schema import ScoreRequest
 from reward_serve_answers.values import parse_number
 from reward_serve_lab.attacks.families import FAMILIES
 from reward_serve_lab.attacks.family import Attack, Draft, Family
 from reward_serve_lab.attacks.mentions import mentions
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION, Problem, problems
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.evaluation.json_lines import LinesError, all_valid, json_lines
 
 _MOST_PROBLEMS = 1000
@@ -150,7 +150,7 @@ class _Line(BaseModel):
             turns = [*turns, Message(role="assistant", content=self.response)]
         return Attack(
             self.family,
-            ScoreRequest(response=self.response, messages=self.messages).judged,
+            judged_text({"response": self.response, "messages": self.messages}),
             self.reference,
             self.question or GENERIC_QUESTION,
             [turn.model_dump(mode="json", exclude_unset=True) for turn in turns],
