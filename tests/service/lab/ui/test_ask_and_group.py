@@ -90,6 +90,14 @@ def test_models_templates_and_modes_are_asked_side_by_side() -> None:
     assert len(asked) == 8
     last = asked["b · d · generate"]
     assert (last["model"], last["template"], last["options"]) == ("b", "d", {"mode": "generate"})
+    talk = {"messages": [{"role": "assistant", "content": "18"}]}
+    for text, turns in ((talk, True), (talk["messages"], True), ({**talk, "turns": False}, False)):
+        draft = Draft("9 + 9?", "18", "17", json.dumps(text))
+        assert [*requests_of(draft).values()] == [
+            {**talk, "reference": "18", "turns": turns, "timeout_s": 60.0}
+        ]
+    with pytest.raises(ValueError, match="not JSON"):
+        requests_of(Draft(conversation="["))
     with pytest.raises(ValueError, match=r"9 combinations .* at most 8"):
         requests_of(Draft(models=["a", "b", "c"], templates=["d", "e", "f"]))
 
