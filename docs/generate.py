@@ -266,7 +266,7 @@ def _fields() -> str:
     text += _rows(get_args(GatewayConfig.model_fields["models"].annotation)[0])
     text += "\n## Judging templates\n\nFields of a template file.\n\n"
     text += _rows(Template, set(Template.model_fields) - {"name", "digest"})
-    for part in ("label", "generate"):
+    for part in ("label", "generate", "likelihood"):
         text += _below(Template, part, seen)
     return text
 

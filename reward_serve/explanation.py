@@ -14,7 +14,9 @@ from pydantic import Field
 
 from reward_serve.schema import ResultModel, ScoreResult
 
-FieldName = Literal["response", "reference", "question", "criterion", "messages"]
+FieldName = Literal[
+    "response", "reference", "question", "criterion", "messages", "conversation", "tools"
+]
 
 
 class Span(ResultModel):
@@ -64,7 +66,7 @@ class Turn(ResultModel):
 class ShownPrompt(ResultModel):
     """A prompt as sent to the model: ``text``, or ``messages`` if an endpoint renders them."""
 
-    mode: Literal["label", "generate", "classify"]
+    mode: Literal["label", "generate", "likelihood", "classify"]
     reference: int | None = Field(
         None, description="0-based index of the reference that it shows; null if it shows none."
     )

@@ -45,3 +45,10 @@ async def is_here(response: str, reference: str, request: dict[str, Any]) -> boo
     if "####" in response:
         return response.rpartition("#### ")[2] == reference
     return bool(serve.get_replica_context().replica_id.unique_id == reference)
+
+
+def last_number(response: str, reference: str, request: dict[str, Any]) -> float:
+    """The number with which the last assistant turn ends; a turn may be lost."""
+    if response.startswith("lost"):
+        raise RuntimeError(response)
+    return float(response.rpartition(" ")[2])

@@ -24,6 +24,7 @@ from loadtests.bench import (
     label_mode,
     long,
     rubric,
+    turns,
 )
 from loadtests.bench.common import machine, read_requests
 
@@ -45,6 +46,7 @@ def main(
         "P4": lambda: groups.run(requests, rounds),
         "long": lambda: long.run(rounds),
         "rubric": lambda: rubric.run(rounds),
+        "turns": lambda: turns.run(rounds, data),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }

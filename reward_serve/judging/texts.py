@@ -18,7 +18,8 @@ CHARACTERS_A_TOKEN = 32
 """An upper bound, so that the work is bounded for any text; the average is far lower."""
 END_TOKENS = 32
 """Shown of a response's end if its answer comes far before it; more text would distract."""
-_OFTEN_CHARACTERS = 8
+OFTEN_CHARACTERS = 8
+"""Of a token; few texts exceed it."""
 _EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -119,7 +120,7 @@ def enough(
     It has at least ``tokens`` tokens, if the response does within ``CHARACTERS_A_TOKEN`` characters
     each. Few texts exceed eight characters per token; only those are read further.
     """
-    for characters in (_OFTEN_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
+    for characters in (OFTEN_CHARACTERS * tokens, CHARACTERS_A_TOKEN * tokens):
         left_out = max(0, len(response) - characters)
         part = read(response[left_out:] if at_end else response[:characters])
         if not left_out or len(part.ids) > tokens + _EDGE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from threading import Lock
@@ -21,8 +21,8 @@ from cachetools.keys import hashkey
 from pydantic import JsonValue
 
 from reward_serve.judging.texts import (
-    CHARACTERS_A_TOKEN,
     JOINT,
+    OFTEN_CHARACTERS,
     Encode,
     Shortened,
     defuse,
@@ -35,6 +35,7 @@ View = Literal["last", "assistant", "full"]
 _KEPT_TOKENS = 2**19
 _LIMITS = (2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
+_TOGETHER = 4  # turns left out at once, so that few states differ in where they begin
 _NO_NAME = re.compile(r"[^\w.:/-]")
 
 
@@ -106,19 +107,17 @@ class TurnRenderer:
         Raises:
             ValueError: the task and the calls do not fit.
         """
-        seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
-        seen = seen[-1:] if view == "last" else seen
-        begins = [i for i in seen if turns[i].role == "assistant"]
-        steps = [_Step(self, turns, seen, begins, shown, how) for how in _cuttings(len(begins))]
-        at = bisect_left(steps, True, key=lambda step: step.length(budget) <= budget)
-        if at == len(steps):
-            least = steps[-1].length(budget)
+        prepared = _Turns(self.piece, turns, view, shown)
+        cuttings = _cuttings(len(prepared.begins))
+        at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
+        if at == len(cuttings):
+            least = prepared.length(cuttings[-1], budget)
             raise ValueError(
                 f"messages: the task and the last turns' calls take {least} tokens, and {budget} "
                 "are left for the conversation; shorten them, or raise engine.max_model_len or "
                 "judge.response_tokens"
             )
-        return steps[at].rendered()
+        return prepared.rendered(cuttings[at])
 
     @cachedmethod(
         attrgetter("_kept"),
@@ -133,78 +132,84 @@ class TurnRenderer:
         return Shortened(text, self._encode(text)[0], 0, 0)
 
 
-class _Step:
-    """A conversation, cut in one way; pieces are read when they are needed."""
+class _Turns:
+    """The turns of a view, to be shown in several ways; pieces are read when they are needed."""
 
     def __init__(
         self,
-        renderer: TurnRenderer,
+        piece: Callable[[Callable[[str], str], str, int | None], Shortened],
         turns: Sequence[Message],
-        seen: Sequence[int],
-        begins: Sequence[int],
+        view: View,
         shown: Callable[[str], str],
-        how: Cutting,
     ) -> None:
-        self._renderer, self._turns, self._shown, self._how = renderer, turns, shown, how
-        self._first = begins[0] if begins else len(turns)
-        self._recent = begins[-2] if len(begins) > 1 else self._first
-        self._until = begins[how.turns] if how.turns else self._first
-        self._left_out = [i for i in seen if self._first <= i < self._until]
-        self._seen = [i for i in seen if not self._first <= i < self._until]
+        self._piece, self._turns, self._shown = piece, turns, shown
+        seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
+        self._seen = seen[-1:] if view == "last" else seen
+        self.begins = [i for i in self._seen if turns[i].role == "assistant"]
+        """The assistant turns."""
+        self._first = self.begins[0] if self.begins else len(turns)
+        self._recent = self.begins[-2] if len(self.begins) > 1 else self._first
+        self._texts = {i: _text_of(turns[i]) for i in self._seen}
+        self._tags = list(_tags(turns))
+        self._calls = {i: [call.shown for call in turns[i].tool_calls or ()] for i in self.begins}
 
-    def length(self, budget: int) -> int:
-        """Its number of tokens; an estimate if it is far above the budget."""
-        whole = [_text_of(self._turns[i]) for i in self._seen if self._limit(i) is None]
-        if (least := sum(map(len, whole)) // CHARACTERS_A_TOKEN) > budget:
+    def length(self, how: Cutting, budget: int) -> int:
+        """The number of tokens; an estimate if it is far above the budget."""
+        whole = (self._texts[i] for i in self._kept(how) if self._limit(i, how) is None)
+        if (least := sum(map(len, whole)) // OFTEN_CHARACTERS) > budget:
             return least
-        return sum(len(piece.ids) for _, piece in self._pieces())
+        return sum(len(piece.ids) for _, piece in self._pieces(how))
 
-    def rendered(self) -> ShownTurns:
-        """The conversation with the texts that are not shown."""
-        text, ids = "", list[int]()
-        cut = [CutText(i, 0, len(_text_of(self._turns[i]))) for i in self._left_out]
-        for turn, piece in self._pieces():
+    def rendered(self, how: Cutting) -> ShownTurns:
+        """The conversation, with what is not shown."""
+        text, ids, kept = "", list[int](), self._kept(how)
+        left_out = [i for i in self._seen if i not in kept]
+        cut = [CutText(i, 0, len(self._texts[i])) for i in left_out]
+        for turn, piece in self._pieces(how):
             text += piece.text
             ids += piece.ids
             if piece.cut_characters:
-                size, start = len(_text_of(self._turns[turn])), piece.head
+                start = piece.head
                 after = len(piece.text) - (start + len(JOINT) if start else 0)
-                cut.append(CutText(turn, start, size - after))
-        images = [image for i in self._seen for image in self._turns[i].images]
-        return ShownTurns(text, ids, cut, len(self._left_out), images)
+                cut.append(CutText(turn, start, len(self._texts[turn]) - after))
+        images = [image for i in kept for image in self._turns[i].images]
+        return ShownTurns(text, ids, cut, len(left_out), images)
 
-    def _pieces(self) -> list[tuple[int, Shortened]]:
+    def _pieces(self, how: Cutting) -> list[tuple[int, Shortened]]:
         pieces: list[tuple[int, Shortened]] = []
-        for i in self._seen:
-            if self._left_out and i == self._until:
-                pieces.append((i, self._fixed(f"\n({len(self._left_out)} turns left out)")))
-            turn = self._turns[i]
-            name = f' name="{_name_of(self._turns, i)}"' if turn.role == "tool" else ""
-            line = "\n" if pieces else ""
-            pieces.append((i, self._fixed(f'{line}<turn role="{turn.role}"{name}>\n')))
-            pieces.append((i, self._renderer.piece(self._shown, _text_of(turn), self._limit(i))))
-            for call in turn.tool_calls or ():
+        kept = self._kept(how)
+        for i in kept:
+            if how.turns and i == self.begins[how.turns]:
+                left_out = len(self._seen) - len(kept)
+                pieces.append((i, self._fixed(f"\n({left_out} turns left out)")))
+            pieces.append((i, self._fixed(("\n" if pieces else "") + self._tags[i])))
+            pieces.append((i, self._piece(self._shown, self._texts[i], self._limit(i, how))))
+            for call in self._calls.get(i, ()):
                 pieces.append((i, self._fixed("\n<call>\n")))
-                pieces.append((i, self._renderer.piece(defuse, call.shown, None)))
+                pieces.append((i, self._piece(defuse, call, None)))
                 pieces.append((i, self._fixed("\n</call>")))
             pieces.append((i, self._fixed("\n</turn>")))
         return pieces
 
-    def _limit(self, turn: int) -> int | None:
+    def _kept(self, how: Cutting) -> list[int]:
+        until = self.begins[how.turns] if how.turns else self._first
+        return [i for i in self._seen if not self._first <= i < until]
+
+    def _limit(self, turn: int, how: Cutting) -> int | None:
         if turn < self._first:
             return None
         if turn >= self._recent:
-            return self._how.last
-        return self._how.tools if self._turns[turn].role == "tool" else self._how.texts
+            return how.last
+        return how.tools if self._turns[turn].role == "tool" else how.texts
 
     def _fixed(self, text: str) -> Shortened:
-        return self._renderer.piece(str, text, None)
+        return self._piece(str, text, None)
 
 
 def _cuttings(assistant_turns: int) -> list[Cutting]:
     """The ways to cut, from the whole to the least; each shows less than the one before."""
     old = max(0, assistant_turns - 2)
-    counts = [*(2**n for n in range(old.bit_length()) if 2**n < old), *([old] if old else [])]
+    counts = [*range(_TOGETHER, old, _TOGETHER), *([old] if old else [])]
     return [
         Cutting(),
         *(Cutting(tools=most) for most in _LIMITS),
@@ -223,12 +228,16 @@ def _text_of(turn: Message) -> str:
     return "".join(str(part.get("text", "[image]")) for part in turn.content)
 
 
-def _name_of(turns: Sequence[Message], tool: int) -> str:
-    """The tool that answers in a turn, in characters that end no tag."""
-    answer = turns[tool]
-    called = (call for turn in turns[:tool] for call in turn.tool_calls or ())
-    names = [call.function.name for call in called if call.id and call.id == answer.tool_call_id]
-    return _NO_NAME.sub("_", answer.name or (names or ["unknown"])[-1])[:64]
+def _tags(turns: Sequence[Message]) -> Iterator[str]:
+    """The tag that begins each turn, a tool's with its name in characters that end no tag."""
+    called: dict[str | None, str] = {}
+    for turn in turns:
+        name = ""
+        if turn.role == "tool":
+            name = turn.name or called.get(turn.tool_call_id, "unknown")
+            name = f' name="{_NO_NAME.sub("_", name)[:64]}"'
+        called |= {call.id: call.function.name for call in turn.tool_calls or () if call.id}
+        yield f'<turn role="{turn.role}"{name}>\n'
 
 
 def _short(text: str) -> str | bytes:

@@ -340,7 +340,7 @@ class Comparison:
                     response_tokens=self.judge.budget(self.template),
                     reserve_tokens=self._reserved(),
                     enable_thinking=self.generation.enable_thinking,
-                    turns=self.request.conversation,
+                    turns=self.request.conversation if "conversation" in template.fields else (),
                 )
         except ValueError as error:
             where = f"template: {template.name!r} in label mode: "

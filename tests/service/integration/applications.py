@@ -64,6 +64,7 @@ RULE_MODELS = [
     rule("exact", "exact"),
     rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
     own("own", "later"),
+    own("turns", "last_number"),
     own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
     {
         "name": "composite",

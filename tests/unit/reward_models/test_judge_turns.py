@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.base import LabelOutput
-from reward_serve.reward_models.base import InvalidRequestError
+from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from tests.unit.reward_models.test_judge import FakeEngine, judge
 
@@ -125,3 +125,19 @@ async def test_what_cannot_be_asked_is_refused(fields: dict[str, Any], said: str
     request = ScoreRequest.model_validate({"messages": RUN, "template": "task_done", **fields})
     with pytest.raises(InvalidRequestError, match=said):
         await judge(LikelihoodEngine(digits)).score(request)
+
+
+@pytest.mark.parametrize("template", ["task_done", "likelihood"])
+async def test_an_explanation_shows_the_conversation_and_what_was_cut(template: str) -> None:
+    old = {"role": "tool", "content": "found " * 600}
+    request = asked(TASK, CALL, old, *RUN[1:], template=template, reference="42")
+    trace = Trace()
+    await judge(LikelihoodEngine(lambda prompt: after(prompt) | digits(prompt))).score(
+        request, trace
+    )
+    prompt = trace.prompts[0]()
+    (span,) = [each for each in prompt.fields if each.field == "conversation"]
+    assert (prompt.text or "")[span.start : span.end].startswith('<turn role="user">')
+    (cut,) = prompt.cut
+    assert (cut.field, cut.turn) == ("messages", 2)
+    assert 0 < cut.start < cut.end < len(old["content"])
