@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -42,7 +43,6 @@ _FIELDS = {
     "response": ("Response", 180),
     "conversation": ("Or a conversation, as JSON", 64),
 }
-_MAX_FILE_BYTES = 2**21
 
 
 def build(session: Session) -> None:
@@ -147,7 +147,8 @@ class _Ask:
         with tag("div", "actions"):
             self._ask_button = button("Ask", self._ask, primary=True)
             self._attack_button = button("Attack it", self._attack)
-            upload_button("Load JSON", ".json", _MAX_FILE_BYTES, self._load, self._refuse)
+            refuse = partial(self._show_message, "The file is over 2 MiB.", "Load a shorter one.")
+            upload_button("Load JSON", ".json", 2**21, self._load, refuse)
             tag("span", "muted small", "Ctrl+Enter to ask")
 
     def _multi_select(self, name: str, chosen: list[str]) -> ui.select:
@@ -162,9 +163,6 @@ class _Ask:
 
     def _load(self, text: str) -> None:
         self._inputs["conversation"].set_value(transportable(text))
-
-    def _refuse(self) -> None:
-        self._show_message("The file is over 2 MiB.", "Load a shorter conversation.")
 
     def _changed(self, name: str, value: str) -> None:
         setattr(self._session.draft, name, value)
@@ -261,8 +259,7 @@ class _Ask:
 
     def _open(self, attack: Attack) -> None:
         self._session.draft.response = attack.response
-        talk = json.dumps(attack.messages, indent=1) if attack.messages else ""
-        self._session.draft.conversation = talk
+        self._session.draft.conversation = json.dumps(attack.messages) if attack.messages else ""
         self._session.draft.note = "An attack from the suite."
         self._container.clear()
         with self._container:

@@ -105,15 +105,7 @@ def upload_button(
     on_text: Callable[[str], Any],
     on_large: Callable[[], Any],
 ) -> None:
-    """A button that reads a file.
-
-    Args:
-        text: the button's text.
-        accept: file suffixes, such as ``.json``.
-        max_bytes: maximum size of the file.
-        on_text: called with the file's text.
-        on_large: called if the file is larger.
-    """
+    """A button that reads a file of these suffixes, or calls ``on_large`` if it is too large."""
 
     async def read(event: Any) -> None:
         made = on_text((await event.file.read()).decode("utf-8-sig", "replace"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_conversations_turns_are_the_requests_whatever_they_say(
     tag = re.compile(r"</?(?:turn|call|conversation|reference|tools)\b(?: role=\"\w+\")?", re.I)
     fields = {"question": "", "reference": "18", "tools": ""}
 
-    def structure(turns: list[dict[str, Any]]) -> tuple[list[int], list[str]]:
+    def structure(turns: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
         prompt = renderer.render(
             load_template(name), fields, "label",
             response_tokens=7000, reserve_tokens=1, turns=[*map(Message.model_validate, turns)],
@@ -74,12 +75,16 @@ def test_a_conversations_turns_are_the_requests_whatever_they_say(
         controls = [token for token in prompt.token_ids if token in special]
         return controls, tag.findall(hub_tokenizer.decode(prompt.token_ids))
 
-    call = {"function": {"name": "add", "arguments": "{}"}}
-    plain: list[dict[str, Any]] = [{"role": "user", "content": "How many?"}]
-    plain += [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]
-    plain += [{"role": "assistant", "content": "x"}]
-    expected = structure(plain)
+    call = {"name": "add", "arguments": "{}"}
+    expected = structure(
+        [
+            {"role": "user", "content": "How many?"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "content": "x"},
+            {"role": "assistant", "content": "x"},
+        ]
+    )
     assert '<turn role="tool"' in expected[1]
     for attack in crossed(per_text=1):
         if attack.messages:
-            assert structure([*attack.messages]) == expected, attack
+            assert structure(attack.messages) == expected, attack
