@@ -68,13 +68,21 @@ def as_json(value: object) -> str:
 
 
 def as_object(arguments: str) -> dict[str, Any] | None:
-    """The arguments of a call; None if they are not a JSON object."""
+    """The arguments of a call; None if they are not a JSON object whose keys differ."""
     try:
-        value = json.loads(arguments)
+        value = json.loads(arguments, object_pairs_hook=_without_twins)
         as_json(value)  # which a number beyond a float's range is not
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of a key that occurs twice, parsers take one value or the other."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return value
 
 
 def _in_one_spelling(arguments: Any) -> Any:

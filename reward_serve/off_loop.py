@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from reward_serve.messages import utf8_bytes
 from reward_serve.schema import ScoreRequest
 
 P = ParamSpec("P")
@@ -42,6 +43,8 @@ async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwa
 
 def takes_long(request: ScoreRequest) -> bool:
     """Whether grading by rules, which takes up to 50 ms, could block the event loop for long."""
-    sizes, references = request.sizes, len(request.references)
-    repeated = sizes["response"] * references if references > 1 else 0
-    return sizes["response"] > _LONG_RESPONSE or repeated + sizes["reference"] > _LONG
+    spoken = (turn.size for turn in reversed(request.messages or ()) if turn.role == "assistant")
+    judged = next(spoken) if request.response is None else utf8_bytes(request.response)
+    references = request.references
+    repeated = judged * len(references) if len(references) > 1 else 0
+    return judged > _LONG_RESPONSE or repeated + sum(map(utf8_bytes, references)) > _LONG

@@ -32,6 +32,11 @@ def scripted(response: str, reference: str, request: dict[str, Any]) -> Any:
     return {"none": None, "nan": float("nan"), "inf": float("inf"), "text": "1"}[response]
 
 
+def calls_each_tool(response: str, reference: str, request: dict[str, Any]) -> float:
+    calls = [call for turn in request["messages"] for call in turn["tool_calls"] or ()]
+    return len({call["function"]["name"] for call in calls}) / len(request["tools"])
+
+
 def two(response: str, reference: str) -> float:
     return 1.0
 

@@ -12,6 +12,7 @@ import reward_serve_answers
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig, ends_thinking
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
+from reward_serve.messages import as_json
 from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
 
 LENGTH = "length"
@@ -272,7 +273,9 @@ class RemoteModel(_CoresModel):
         return self
 
 
-VerifierName = Literal[reward_serve_answers.VerifierName, "regex", "function"]
+VerifierName = Literal[
+    reward_serve_answers.VerifierName, "regex", "tool_call", "json_schema", "function"
+]
 """All verifiers; ``reward_serve.reward_models.rule`` makes them."""
 
 
@@ -286,6 +289,12 @@ class RuleConfig(Section):
     function: str | None = Field(
         None, description="verifier: function; package.module:name, imported at replica start"
     )
+    ordered: bool = Field(
+        False, description="verifier: tool_call; whether the order of parallel calls counts"
+    )
+    json_schema: dict[str, Any] | None = Field(
+        None, description="verifier: json_schema; the schema for requests without a reference"
+    )
 
     @model_validator(mode="after")
     def _settings_are_the_verifiers(self) -> Self:
@@ -295,6 +304,19 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
+        for field, verifier in (("ordered", "tool_call"), ("json_schema", "json_schema")):
+            if getattr(self, field) not in (None, False) and self.verifier != verifier:
+                raise ValueError(
+                    f"{field}: only verifier: {verifier} has it; remove it, or set both (found "
+                    f"verifier: {self.verifier})"
+                )
+        if self.json_schema is not None:
+            from reward_serve_answers.schemas import validator_of  # jsonschema is of the service
+
+            try:
+                validator_of(as_json(self.json_schema))
+            except ValueError as error:
+                raise ValueError(f"json_schema: {error}") from None
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise ValueError(
                 f"function: {self.function!r} is not an import path; write package.module:name"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.texts import Read, by_characters, enough
+from reward_serve.judging.rendering import Read, by_characters, enough
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _PROBE = "\ue000probe\ue001"

@@ -20,7 +20,7 @@ from cachetools import LRUCache, cachedmethod
 from cachetools.keys import hashkey
 from pydantic import JsonValue
 
-from reward_serve.judging.texts import (
+from reward_serve.judging.rendering import (
     JOINT,
     OFTEN_CHARACTERS,
     Encode,
@@ -94,15 +94,15 @@ class TurnRenderer:
         self._lock = Lock()
 
     def render(
-        self, turns: Sequence[Message], view: View, budget: int, shown: Callable[[str], str]
+        self, turns: Sequence[Message], view: View, shown: Callable[[str], str], budget: int
     ) -> ShownTurns:
         """Show the turns, cut to ``budget`` tokens.
 
         Args:
             turns: a conversation.
             view: the turns to show.
-            budget: maximum tokens.
             shown: as for ``shortened``.
+            budget: maximum tokens.
 
         Raises:
             ValueError: the task and the calls do not fit.

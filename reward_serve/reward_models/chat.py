@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reward_serve.engines.base import LanguageModel, TextOutput
 from reward_serve.judging.conversation import render_chat
-from reward_serve.judging.texts import CHARACTERS_A_TOKEN
+from reward_serve.judging.rendering import CHARACTERS_A_TOKEN
 from reward_serve.messages import Message, Text
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, gathered

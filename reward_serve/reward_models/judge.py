@@ -29,8 +29,14 @@ from reward_serve.engines.base import (
 )
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import Cut, ShownPrompt, Turn
-from reward_serve.judging.rendering import LabelError, Renderer, shown_as
-from reward_serve.judging.texts import CHARACTERS_A_TOKEN, cut_span
+from reward_serve.judging.rendering import (
+    CHARACTERS_A_TOKEN,
+    LabelError,
+    Renderer,
+    cut_span,
+    shown_as,
+)
+from reward_serve.judging.turns import ShownTurns, TurnRenderer
 from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
@@ -340,7 +346,7 @@ class Comparison:
                     response_tokens=self.judge.budget(self.template),
                     reserve_tokens=self._reserved(),
                     enable_thinking=self.generation.enable_thinking,
-                    turns=self.request.conversation if "conversation" in template.fields else (),
+                    conversation=self._conversation(),
                 )
         except ValueError as error:
             where = f"template: {template.name!r} in label mode: "
@@ -364,6 +370,14 @@ class Comparison:
         return ScoreResult(
             status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
         )
+
+    def _conversation(self) -> Callable[[int], ShownTurns] | None:
+        """Shows the conversation in at most that many tokens; None for other templates."""
+        template = self.template
+        if "conversation" not in template.fields:
+            return None
+        turns, shown = self.request.conversation, shown_as(template)
+        return partial(self.judge.turns.render, turns, template.view, shown)
 
     def _reserved(self) -> int:
         """Tokens of the model's context for its reply."""
@@ -503,6 +517,7 @@ class Judge(RewardModel):
         self.cached_engine: LanguageModel = self._cache or engine
         self._audit = Audit(self._config.audit_rate)
         self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
+        self.turns = TurnRenderer(self.renderer.encode)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)

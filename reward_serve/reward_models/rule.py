@@ -19,6 +19,7 @@ from typing import Any
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
+from reward_serve.messages import as_json
 from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import (
     InvalidRequestError,
@@ -40,6 +41,7 @@ from reward_serve_answers import (
     VerifierError,
     grade_choice,
 )
+from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.committed import without_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
@@ -89,6 +91,10 @@ def make_verifier(config: RuleConfig) -> Verifier:
             return _math()
         case "regex":
             return _pattern(config.pattern.pattern if config.pattern else "")
+        case "tool_call":
+            return _calls(config.ordered)
+        case "json_schema":
+            return _schema("" if config.json_schema is None else as_json(config.json_schema))
         case "function":
             return own_function(config.function or "")
         case name:
@@ -152,6 +158,44 @@ def _pattern(pattern: str) -> Verifier:
     digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
     fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
     return Verifier(fingerprint, verify, child=child)
+
+
+def _calls(ordered: bool) -> Verifier:
+    """Compares the calls of the last assistant turn with the expected ones."""
+
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
+        turn = next(turn for turn in reversed(request.conversation) if turn.role == "assistant")
+        calls = [(call.function.name, call.function.arguments) for call in turn.tool_calls or ()]
+        grade = partial(grade_calls, ordered=ordered)
+        called, tools = calls or turn.text, request.tools or ()
+        return await off_loop(takes_long(request), grade, called, reference, tools)
+
+    fingerprint = f"verifier=tool_call;version={VERSION};ordered={ordered}"
+    return Verifier(fingerprint, verify, reads_answers=False)
+
+
+def _schema(configured: str) -> Verifier:
+    """Validates the JSON of the last assistant turn, in child processes.
+
+    Args:
+        configured: the schema of requests without a reference; "" if they need one.
+    """
+    from reward_serve_answers.schemas import validator_of  # importing it takes 60 ms
+
+    child = ChildProcess("reward_serve_answers.schemas:compare", LIMIT_S)
+
+    async def verify(request: ScoreRequest, reference: str) -> Grade:
+        schema = reference or configured
+        try:
+            return Grade(*await child.call(request.judged, schema))
+        except UndecidedError as error:
+            await off_loop(True, validator_of, schema)  # which says if the schema is at fault
+            return Grade(ABSTAINED, error.rule)
+
+    digest = hashlib.sha256(configured.encode()).hexdigest()[:12]
+    library = installed_version("jsonschema")
+    fingerprint = f"verifier=json_schema;version={VERSION};jsonschema={library};schema={digest}"
+    return Verifier(fingerprint, verify, needs_reference=not configured, child=child)
 
 
 def own_function(path: str) -> Verifier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ def rule() -> Iterator[Rule]:
     """Makes the model of a verifier, or of a pattern or a function; once each."""
     made: dict[str, RuleRewardModel] = {}
 
-    def model(verifier: str = "gsm8k", **settings: str) -> RuleRewardModel:
+    def model(verifier: str = "gsm8k", **settings: Any) -> RuleRewardModel:
         key = f"{verifier} {settings}"
         if key not in made:
             config = {"name": "r", "kind": "rule", "rule": {"verifier": verifier, **settings}}
@@ -38,6 +39,7 @@ def rule() -> Iterator[Rule]:
         each.close()
 
 
+CALL = '{"name": "add", "arguments": {"a": 1}}'
 PATTERN = {"regex": r"A: (\S+)|B: (\S+)"}
 # Verifier, response, reference, score, rule, the words of the response that were compared.
 TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
@@ -64,6 +66,11 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("regex", "A: 18%", "18", 0.0, "match_differs", "A: 18%"),
     ("regex", "A: paris", "Paris", 0.0, "match_differs", "A: paris"),
     ("regex", "18", "18", 0.0, "no_match", None),
+    ("tool_call", CALL, [CALL.replace("1", "2"), CALL], 1.0, "calls_equal", None),
+    ("tool_call", "[add(a=1)]", CALL, None, "other_syntax", None),
+    ("json_schema", '{"a": 18}', '{"required": ["a"]}', 1.0, "schema_fits", '{"a": 18}'),
+    ("json_schema", f'"{"a" * 40}!"', '{"pattern": "^(a+)+$"}', None, "too_slow", None),
+    ("json_schema", "[" * 9999, "true", None, "not_computed", None),
     ("math", r"So $\frac{1}{2}$", "0.5", 1.0, "", r"\frac{1}{2}"),
     ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
     ("math", r"$(1, 2)$", r"\( (1,2) \)", 1.0, "", None),
@@ -131,6 +138,8 @@ def test_every_verifier_is_tested_and_documented() -> None:
         ("gsm8k", ["18", "####"], ""),
         ("numeric", "Paris", "'Paris' is not a number"),
         ("math", r"\frac{1}{", ".*send LaTeX"),
+        ("tool_call", "add", ".*send JSON such as"),
+        ("json_schema", '{"$ref": "http://127.0.0.1:9/"}', "is no usable JSON Schema"),
     ],
 )
 async def test_a_reference_that_the_verifier_cannot_use_is_refused(
@@ -199,6 +208,22 @@ async def test_a_function_of_ones_own_scores_or_there_is_no_score(
     failed = Status.UNPARSEABLE if response == "none" else Status.ERROR
     assert (verdict.score, verdict.status) == (score, failed if said else Status.OK)
     assert (said or "") in (verdict.reason or "")
+
+
+async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rule) -> None:
+    model = rule("function", function=f"{OWN}:calls_each_tool")
+    asked = {
+        "messages": [{"role": "assistant", "tool_calls": [json.loads(CALL)]}],
+        "tools": [{"name": "add"}, {"name": "now"}],
+    }
+    assert (await model.score(ScoreRequest.model_validate(asked))).score == 0.5
+
+
+async def test_a_schema_of_the_deployment_is_for_requests_without_one(rule: Rule) -> None:
+    model = rule("json_schema", json_schema={"type": "array"})
+    for reference, score in ((None, 1.0), ('{"type": "object"}', 0.0)):
+        asked = ScoreRequest(response="[18]", reference=reference)
+        assert (await model.score(asked)).score == score
 
 
 @pytest.mark.parametrize(

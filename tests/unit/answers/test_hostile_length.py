@@ -9,12 +9,14 @@ import pytest
 from reward_serve.off_loop import takes_long
 from reward_serve.schema import MAX_ITEM_BYTES, ScoreRequest
 from reward_serve_answers import TEXT_VERIFIERS, final_answer, grade_choice
+from reward_serve_answers.calls import grade_calls
 
 PARTS = [
     "18 ", "1,", "1.", "2^", "1{,}", "½", "-", "$", "{", "\\boxed{", "\\frac{1}{", "\\text{",
     "#### 18\n", "A: ", "<answer>", "</think>", "<think>", "<", "**", " ", " \n", "\u200b", "a",
     "not ", "one ", "hundred thousand ", "answer ", "answer\t", "box ", "A:", "<!--", "<a hidden>",
     "<span style='color:white'>", "%", "} %", "\\phantom{", "{\\color{white}", "Q:\n",
+    "<tool_call>", "<tool_call>{}</tool_call>", '{"name": "arguments', "[f(", "[",
     "Q: a #### 1\n", "<|channel|>final<|message|>", "<|start|>user", "[INST]", "the answer is 18, ",
 ]  # fmt: skip
 
@@ -25,6 +27,7 @@ def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
     response = (part * (MAX_ITEM_BYTES // len(part) + 1))[:MAX_ITEM_BYTES]
     for verifier in (*TEXT_VERIFIERS.values(), grade_choice):
         verifier(response, "B" if verifier is grade_choice else "18")
+    grade_calls(response, "[]")
     with contextlib.suppress(ValueError):  # it holds no answer
         final_answer(response)
 

@@ -194,6 +194,9 @@ SECOND = {"model": "second"}
         (rule(verifier="regex"), "models.0.rule: pattern: ", "(found verifier: regex)"),
         (rule(pattern="x"), "models.0.rule: pattern: verifier: regex needs it", "gsm8k)"),
         (rule(verifier="regex", pattern="("), "models.0.rule.pattern: ", "regular expression"),
+        (rule(ordered=True), "models.0.rule: ordered: only verifier: tool_call", "remove it"),
+        (rule(json_schema={}), "models.0.rule: json_schema: only verifier: json_schema", "remove"),
+        (rule(verifier="json_schema", json_schema={"type": 1}), "models.0.rule: json_schema", ""),
         (
             rule(verifier="function", function="mine/rewards.py"),
             "models.0.rule: function: 'mine/rewards.py'",

@@ -38,7 +38,10 @@ Args = type[AppConfig | GatewayConfig]
         ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
         ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge or rubric or classifier"),
         ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
-        ({"kind": "rule", "rule": {"max_model_len": 1}}, "choose from function, pattern, verifier"),
+        (
+            {"kind": "rule", "rule": {"max_model_len": 1}},
+            "choose from function, json_schema, ordered, pattern, verifier",
+        ),
     ],
 )
 def test_a_field_of_another_section_or_kind_is_answered_with_its_place(

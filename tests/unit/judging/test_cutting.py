@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reward_serve.judging.texts import JOINT, cut_span, shortened
+from reward_serve.judging.rendering import JOINT, cut_span, shortened
 
 
 def characters(text: str) -> tuple[list[int], list[int]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer
+from reward_serve.judging.rendering import Renderer, shown_as
+from reward_serve.judging.turns import TurnRenderer
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template, load_template
@@ -53,10 +55,13 @@ def shown(
     renderer: Renderer, turns: list[Any], template: Template | None = None, tokens: int = 1500
 ) -> Prompt:
     messages = [Message.model_validate(turn) for turn in turns]
+    template = template or task_done()
     fields = {"reference": "42", "tools": "", "question": ""}
+    render = TurnRenderer(renderer.encode).render
+    conversation = partial(render, messages, template.view, shown_as(template))
     return renderer.render(
-        template or task_done(), fields, "label",
-        response_tokens=tokens, reserve_tokens=1, turns=messages,
+        template, fields, "label",
+        response_tokens=tokens, reserve_tokens=1, conversation=conversation,
     )  # fmt: skip
 
 

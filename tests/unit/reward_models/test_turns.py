@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -69,6 +70,13 @@ async def test_a_criterion_named_as_a_turn_is_refused() -> None:
 
     with pytest.raises(InvalidRequestError, match="rubric: 'turn_1'"):
         await by_turn(asked(said("1")), scored, whole=whole)
+
+
+async def test_expected_calls_are_compared_with_those_of_each_turn() -> None:
+    rule = RuleRewardModel(RuleModel(name="calls", kind="rule", rule={"verifier": "tool_call"}))
+    turns = [CALL, ANSWERED, said("Done."), TASK, CALL]
+    result = await rule.score(asked(*turns, reference=json.dumps(CALL["tool_calls"])))
+    assert [part.score for part in (result.components or {}).values()] == [1.0, 0.0, 1.0]
 
 
 async def test_a_rule_scores_the_turns_that_state_an_answer() -> None:

@@ -1,0 +1,189 @@
+"""Whether an assistant's turn calls the expected tools with the expected arguments.
+
+    expected = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
+    grade_calls([("add", '{"b": 2, "a": 1.0}')], expected).rule      # "calls_equal"
+
+Arguments are compared as JSON: 1 is 1.0, true is not 1 and "1" is not 1, keys have no order and
+lists do. A turn's text is read as Hermes and Qwen write calls, or as JSON and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
+
+_Call = tuple[str, str]  # its name, and its arguments with defaults, in one spelling
+_Defaults = dict[str, dict[str, Any]]  # of each tool's optional parameters
+
+# What other syntaxes of calls contain, in lower case. A text that only mentions one is left too.
+_OTHER_SYNTAXES = (
+    "tool_call", "tool▁call", "toolcall", "tool_request", "tool_use>", "tool_code", "action input:",
+    "<function", "<start_function", "<invoke", "<arg_key>", "python_tag", "to=functions.",
+)  # fmt: skip
+_PYTHON_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(")
+
+
+def grade_calls(
+    called: str | Sequence[tuple[str, str]],
+    reference: str,
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    ordered: bool = False,
+) -> Grade:
+    """Right if a turn's calls are the expected ones, each as often.
+
+    Abstains on a text in another syntax, and on a ``<tool_call>`` without an end: of what was cut
+    off, some parsers make a call and others do not.
+
+    Args:
+        called: each call's name and JSON arguments, or a turn's text.
+        reference: the expected calls as JSON: an object or a list of ``name`` and ``arguments``,
+            also nested in ``function`` as chat APIs have them; ``[]`` if no call is right.
+        tools: the tools' definitions; an optional parameter that is absent equals its ``default``.
+        ordered: whether the order of parallel calls counts.
+
+    Raises:
+        UnusableReferenceError: the reference cannot be read as calls.
+    """
+    defaults = _defaults(tools)
+    expected = _expected(reference, defaults)
+    try:
+        calls = _read(called if isinstance(called, str) else tuple(called))
+        if isinstance(calls, Grade):
+            return calls
+        found = [_call(*call, defaults) for call in calls[: len(expected) + 1]]
+        answer = shown(" ".join(map(" ".join, found))) or None
+        if lacking := len(expected) - len(calls):
+            return Grade(WRONG, "missing_call" if lacking > 0 else "extra_call", answer)
+        if ordered and found != expected and sorted(found) == sorted(expected):
+            return Grade(WRONG, "other_order", answer)
+        if not ordered:
+            found, expected = sorted(found), sorted(expected)
+        for (name, given), (other, wanted) in zip(found, expected, strict=True):
+            if name != other:
+                return Grade(WRONG, "other_name", answer)
+            if given != wanted:
+                return Grade(WRONG, _difference(given, wanted), answer)
+        return Grade(RIGHT, "calls_equal" if calls else "no_call", answer)
+    except (ValueError, RecursionError):
+        return Grade(WRONG, "arguments_not_json")
+
+
+def read_json(text: str) -> Any:
+    """A JSON value, whole numbers as integers; a key that occurs twice is a ``ValueError``."""
+    return json.loads(text, parse_float=_number, parse_constant=_number, object_pairs_hook=_unique)
+
+
+def shown(text: str) -> str:
+    """The first 200 characters, in printable ASCII."""
+    return text[:200].encode("ascii", "backslashreplace").decode()[:200]
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no number of JSON, or beyond a float's range")
+    return int(value) if value.is_integer() else value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return value
+
+
+def _expected(reference: str, defaults: _Defaults) -> list[_Call]:
+    try:
+        value = read_json(reference)
+        calls = []
+        for each in value if isinstance(value, list) else [value]:
+            name, given = _parts(each.get("function", each) if isinstance(each, dict) else each)
+            calls.append(
+                _call(name, read_json(given) if isinstance(given, str) else given, defaults)
+            )
+        return calls
+    except (ValueError, RecursionError) as error:
+        raise UnusableReferenceError(
+            f"{reference[-64:]!a} cannot be read as calls ({error}); send JSON such as "
+            '[{"name": "add", "arguments": {"a": 1}}], or [] if no call is right'
+        ) from None
+
+
+@lru_cache(maxsize=2)
+def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | Grade:
+    """The calls, or why a text is left; a ``ValueError`` if one is not JSON."""
+    if not isinstance(called, str):
+        return [(name, read_json(arguments)) for name, arguments in called]
+    visible = without_thinking(called).strip()
+    _, *blocks = (block.partition("</tool_call>") for block in visible.split("<tool_call>"))
+    if (called.strip() and not visible) or (blocks and not blocks[-1][1]):
+        return Grade(ABSTAINED, "cut_off")
+    if not blocks and not _may_call(visible):
+        return []
+    try:
+        value = [read_json(body) for body, _, _ in blocks] or read_json(visible)
+        return [_parts(each) for each in (value if isinstance(value, list) else [value])]
+    except (ValueError, RecursionError):
+        if any(body.lstrip().startswith("{") for body, _, _ in blocks):
+            raise
+        return Grade(ABSTAINED, "other_syntax")  # such as GLM's and Qwen3-Coder's blocks
+
+
+def _may_call(text: str) -> bool:
+    has_keys = '"name"' in text and ('"arguments"' in text or '"parameters"' in text)
+    is_python = _PYTHON_CALL.match(text) and text.endswith((")", ")]"))
+    return bool(has_keys or is_python) or any(map(text.lower().__contains__, _OTHER_SYNTAXES))
+
+
+def _parts(call: Any) -> tuple[str, Any]:
+    match call:
+        case {"name": str(name), "arguments": arguments}:
+            return name, arguments
+    raise ValueError("a call has a name and arguments")
+
+
+def _call(name: str, arguments: Any, defaults: _Defaults) -> _Call:
+    if not isinstance(arguments, dict):
+        raise ValueError("arguments are an object")
+    return name, json.dumps({**defaults.get(name, {}), **arguments}, sort_keys=True)
+
+
+def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
+    found: _Defaults = {}
+    for tool in tools:
+        match tool.get("function", tool):
+            case {"name": name, "parameters": {"properties": dict(parameters), **schema}}:
+                required = schema.get("required")
+                found[name] = {
+                    key: read_json(json.dumps(parameter["default"]))
+                    for key, parameter in parameters.items()
+                    if isinstance(parameter, dict) and "default" in parameter
+                    if not isinstance(required, list) or key not in required
+                }
+    return found
+
+
+def _difference(found: str, expected: str) -> str:
+    """The first place where two objects of arguments differ, after how they do."""
+    left = [("", json.loads(found), json.loads(expected))]
+    for path, one, other in left:
+        if isinstance(one, list) and isinstance(other, list):
+            one, other = dict(enumerate(one)), dict(enumerate(other))
+        if not isinstance(one, dict) or not isinstance(other, dict):
+            if type(one) is not type(other) or one != other:
+                return shown(f"other_value:{path[1:]}")
+            continue
+        for key in {**other, **one}:
+            if key not in one or key not in other:
+                how, place = "missing" if key in other else "unknown", f"{path}.{key}"[1:]
+                return shown(f"{how}_key:{place}")
+            left.append((f"{path}.{key}", one[key], other[key]))
+    return "other_value"

@@ -1,0 +1,61 @@
+"""Whether a response's JSON fits a JSON Schema; importing jsonschema takes 60 ms."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from reward_serve_answers.calls import read_json, shown
+from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.values import RIGHT, WRONG, UnusableReferenceError
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)|```[ \t]*$", re.MULTILINE)
+_REFERENCE = re.compile(r'"\$(?:ref|dynamicRef)": ("[^"]*")')
+
+
+def compare(response: str, schema: str) -> list[Any]:
+    """Score, rule and answer of a grade, for a child process: a ``pattern`` can take forever.
+
+    The JSON is the last block fenced as ``json``, or without a name; else the whole response.
+    """
+    validator, text = validator_of(schema), without_thinking(response)
+    _, *parts = _FENCE.split(text)  # a block's name, the block, no name, the text between...
+    if parts:
+        blocks = {
+            (n or "").lower(): block for n, block in zip(parts[::4], parts[1::4], strict=True)
+        }
+        text = "" if len(parts) % 4 else blocks.get("json", blocks.get("", ""))
+    try:
+        value = read_json(text)
+    except ValueError:
+        return [WRONG, "no_json", None]
+    error = next(validator.iter_errors(value), None)
+    rule = f"schema_{error.validator}:{error.json_path}" if error else "schema_fits"
+    return [WRONG if error else RIGHT, shown(rule), shown(text.strip())]
+
+
+@lru_cache(maxsize=8)
+def validator_of(text: str) -> Any:
+    """A validator by Draft 2020-12, which fetches nothing and checks no formats.
+
+    Raises:
+        UnusableReferenceError: the schema is invalid, or refers to what it does not contain.
+    """
+    try:
+        schema = read_json(text)
+        Draft202012Validator.check_schema(schema)
+        resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver()
+        for reference in _REFERENCE.findall(json.dumps(schema)):
+            resolver.lookup(json.loads(reference))
+    except (ValueError, RecursionError, SchemaError, Unresolvable) as error:
+        fault = shown(f"{type(error).__name__}: {getattr(error, 'message', error)}")
+        raise UnusableReferenceError(f"is no usable JSON Schema ({fault}); correct it") from None
+    return Draft202012Validator(schema, registry=Registry())
