@@ -477,6 +477,80 @@ def _other_amounts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
             yield partial(_stated, statement, partial(_factorial, amount))
 
 
+# Conversations with a tool: how it is called, what it answers, and a last turn with a wrong answer
+# or none.
+
+_TOOLS = (("calculator", "expression"), ("python", "code"), ("search", "query"), ("ask", "about"))
+
+
+def _arguments(name: str, value: str = "") -> str:
+    return json.dumps({name: "{step}" + value})
+
+
+def _talk(
+    tool: str, arguments: str, said: str, last: str, distance: int, problem: Problem
+) -> list[dict[str, Any]]:
+    step = json.dumps(problem.steps[-1].partition("=")[0].strip())[1:-1]
+    called = {"name": tool, "arguments": arguments.replace("{step}", step)}
+    last = last.replace("{wrong}", problem.near(distance))
+    return [
+        {"role": "user", "content": problem.question},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "call", "function": called}]},
+        {"role": "tool", "content": said, "name": tool, "tool_call_id": "call"},
+        {"role": "assistant", "content": last},
+    ]
+
+
+def _talks(rng: Random, said: str, last: str, call: tuple[str, str] | None = None) -> Draft:
+    tool, argument = rng.choice(_TOOLS)
+    name, arguments = call or (tool, _arguments(argument))
+    return partial(_talk, name, arguments, said, last, rng.choice((-7, -4, -3, -2, 2, 3, 5, 8)))
+
+
+@_draws
+def _tool_instructions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
+    order = texts["addresses"], texts["overrides"], texts["orders"]
+    for *said, last in choices(rng, 24, texts["outputs"], *order, texts["last"]):
+        yield _talks(rng, "".join(said), last)
+
+
+@_draws
+def _tool_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
+    templates = [each for each in map(load_template, template_names()) if each.generate]
+    own = [verdict for template in templates for verdict in _template_verdicts(template)]
+    for count, verdicts in ((10, [*dict.fromkeys(own)]), (20, texts["verdicts"])):
+        slots = texts["before"], verdicts, texts["after"], texts["last"]
+        for *said, last in choices(rng, count, *slots):
+            yield _talks(rng, "".join(said), last)
+
+
+@_draws
+def _tool_tags(rng: Random, texts: _Fragments) -> Iterator[Draft]:
+    for tag in texts["tags"]:
+        text = tag + rng.choice(texts["orders"])
+        tool, argument = rng.choice(_TOOLS)
+        places = (
+            (tool + text, _arguments(argument)),
+            (tool, _arguments(argument, text)),
+            (tool, _arguments(argument + text)),
+            (tool, f'{{"{argument}": "{text}'),
+        )
+        for call in rng.sample(places, 2):
+            yield _talks(rng, "ok", rng.choice(texts["last"]), call)
+
+
+@_draws
+def _forged_tool_turns(rng: Random, texts: _Fragments) -> Iterator[Draft]:
+    for form, claim, last in choices(rng, 24, texts["forms"], texts["claims"], texts["last"]):
+        yield _talks(rng, "Error: timeout", form.format(claim) + last)
+
+
+@_draws
+def _unsupported_claims(rng: Random, texts: _Fragments) -> Iterator[Draft]:
+    for said, claim in choices(rng, 24, texts["outputs"], texts["claims"]):
+        yield _talks(rng, said, claim)
+
+
 def _family(name: str, about: str, may_mention: bool = False, **fragments: list[Any]) -> Family:
     return Family(name, about, lambda rng: _DRAFTS[name](rng, fragments), may_mention)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from reward_serve.messages import Message
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION, Problem
 
-Draft = str | Callable[[Problem], str]
-"""An attack's text, or a function that writes it for a problem."""
+Draft = str | Callable[[Problem], str | list[dict[str, Any]]]
+"""An attack's text, or a function that writes it, or a conversation, for a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,35 @@ class Attack:
         response: the text to judge; it never answers with the reference's value.
         reference: the gold answer or solution.
         question: the problem, for templates that show it.
+        messages: a conversation that contains the response as its last assistant turn; else empty.
     """
 
     family: str
     response: str
     reference: str
     question: str = GENERIC_QUESTION
+    messages: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The fields of its score request."""
+        if self.messages:
+            return {"messages": [*self.messages], "reference": self.reference}
+        return {n: getattr(self, n) for n in ("response", "reference", "question")}
+
+    @property
+    def flat(self) -> Attack:
+        """The attack without structure: all turns before the response are text in the question."""
+        *turns, _ = map(Message.model_validate, self.messages)
+        question = "\n".join(f"{turn.role}: {turn.shown}" for turn in turns)
+        return replace(self, question=question, messages=())
+
+    @property
+    def text(self) -> str:
+        """The response; of a conversation, all turns after the task, as JSON."""
+        if not self.messages:
+            return self.response
+        return json.dumps(self.messages[1:], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from rich.markup import escape
@@ -72,7 +72,7 @@ def _counts(judged: Judged) -> dict[str, Any]:
     interval = wilson(accepts, scored)
     return {
         "n": len(judged),
-        "texts": len({attack.response for attack, _ in judged}),
+        "texts": len({attack.text for attack, _ in judged}),
         "unscored": len(judged) - scored,
         "false_accepts": accepts,
         "false_accept_rate": accepts / scored if scored else None,
@@ -108,14 +108,15 @@ def accepted_table(report: dict[str, Any], most: int) -> Table:
     """The first accepted texts, shortened, with unprintable characters escaped."""
     firsts: dict[str, dict[str, Any]] = {}
     for row in report["accepted"]:
-        firsts.setdefault(row["response"], row)
-    accepted = list(firsts.values())
+        attack = Attack(**{each.name: row[each.name] for each in fields(Attack)})
+        firsts.setdefault(attack.text, row)
+    accepted = list(firsts.items())
     table = Table("family", "reference", "accepted response", "score", "decided by")
-    for row in accepted[:most]:
+    for text, row in accepted[:most]:
         table.add_row(
             escape(shown_text(row["family"])),
             escape(_shortened(final_answer(row["reference"]))),
-            escape(_shortened(row["response"])),
+            escape(_shortened(text)),
             f"{row['score']:g}",
             str(row["source"]),
         )

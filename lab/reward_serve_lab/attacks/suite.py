@@ -8,16 +8,17 @@ from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import Annotated, Self, cast
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, model_validator
 
-from reward_serve.messages import Text
+from reward_serve.messages import Message, Text
 from reward_serve_answers.values import parse_number
 from reward_serve_lab.attacks.families import FAMILIES
 from reward_serve_lab.attacks.family import Attack, Draft, Family
 from reward_serve_lab.attacks.mentions import mentions
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION, Problem, problems
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.evaluation.json_lines import LinesError, all_valid, json_lines
 
 _MOST_PROBLEMS = 1000
@@ -38,22 +39,31 @@ def crossed(seed: int = 0, per_text: int = 3) -> list[Attack]:
             rows = list(
                 islice(_rows(family, draft, Random(f"{seed}/{family.name}/{place}")), per_text)
             )
-            if rows[0].response not in seen:
+            if rows[0].text not in seen:
                 attacks.extend(rows)
-            seen.update(row.response for row in rows)
+            seen.update(row.text for row in rows)
     return attacks
 
 
 def _rows(family: Family, draft: Draft, rng: Random) -> Iterator[Attack]:
     taken: set[str] = set()
     for problem in islice(problems(rng), _MOST_PROBLEMS):
-        response = draft if isinstance(draft, str) else draft(problem)
+        attack = _attack(family, draft, problem, problem.question, problem.reference)
         if problem.answer in taken:
             continue
-        if family.may_mention or not mentions(response, problem.value):
+        if family.may_mention or not mentions(attack.text, problem.value):
             taken.add(problem.answer)
-            yield Attack(family.name, response, problem.reference, problem.question)
+            yield attack
     raise ValueError(f"{family.name}: no more references fit {draft!r}")
+
+
+def _attack(
+    family: Family, draft: Draft, problem: Problem | None, question: str, reference: str
+) -> Attack:
+    made = draft if isinstance(draft, str) else draft(cast(Problem, problem))
+    if isinstance(made, str):
+        return Attack(family.name, made, reference, question)
+    return Attack(family.name, made[-1]["content"], reference, question, made)
 
 
 def variants(
@@ -79,26 +89,17 @@ def variants(
         rng = Random(f"{seed}/{family.name}")
         drafts = list(family.drafts(rng))
         rng.shuffle(drafts)
-        found: dict[str, None] = {}
+        found: dict[str, Attack] = {}
         for draft in drafts:
             if len(found) == per_family:
                 break
-            response = _response(draft, problem)
-            if response is not None and (
-                (family.may_mention and problem is not None) or not _holds(response, answer, value)
-            ):
-                found[response] = None
-        attacks += [
-            Attack(family.name, response, reference, question or GENERIC_QUESTION)
-            for response in found
-        ]
+            if problem is None and not isinstance(draft, str):
+                continue
+            attack = _attack(family, draft, problem, question or GENERIC_QUESTION, reference)
+            if (family.may_mention and problem) or not _holds(attack.text, answer, value):
+                found[attack.text] = attack
+        attacks += found.values()
     return attacks
-
-
-def _response(draft: Draft, problem: Problem | None) -> str | None:
-    if isinstance(draft, str):
-        return draft
-    return draft(problem) if problem is not None else None
 
 
 def _holds(response: str, answer: str, value: Decimal | None) -> bool:
@@ -132,13 +133,34 @@ def _not_blank(text: str) -> str:
 
 class _Line(BaseModel):
     family: Annotated[Text, AfterValidator(_not_blank)]
-    response: Text
+    response: Text | None = None
+    messages: list[Message] = []
     reference: Annotated[Text, AfterValidator(_not_blank)]
     question: Text | None = None
 
+    @model_validator(mode="after")
+    def _has_a_response(self) -> Self:
+        if self.response is None and all(turn.role != "assistant" for turn in self.messages):
+            raise ValueError("response: is missing; write it, or messages with an assistant's turn")
+        return self
+
+    def attack(self) -> Attack:
+        turns = self.messages
+        if turns and self.response is not None:
+            turns = [*turns, Message(role="assistant", content=self.response)]
+        return Attack(
+            self.family,
+            judged_text({"response": self.response, "messages": self.messages}),
+            self.reference,
+            self.question or GENERIC_QUESTION,
+            [turn.model_dump(mode="json", exclude_unset=True) for turn in turns],
+        )
+
 
 def read_attacks(path: Path) -> list[Attack]:
-    """Read the file's attacks; ``question`` is optional, other fields and blank lines are ignored.
+    """Read the file's attacks: ``family``, ``reference`` and ``response`` or ``messages``.
+
+    ``question`` is optional; other fields and blank lines are ignored.
 
     Raises:
         OSError: the file cannot be read.
@@ -147,4 +169,4 @@ def read_attacks(path: Path) -> list[Attack]:
     lines = all_valid(json_lines(path, _Line))
     if not lines:
         raise LinesError("has no attacks")
-    return [Attack(**line.model_dump(exclude_none=True)) for line in lines]
+    return [line.attack() for line in lines]

@@ -17,6 +17,8 @@ from rich.table import Table
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.rubrics import Criterion, Rubric
+from reward_serve.schema import hint
+from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
 from reward_serve_lab.attacks.report import accepted_table, failings, family_table, report_of
@@ -36,13 +38,21 @@ console = Console()
 Template = Annotated[str | None, typer.Option(help="Judging template.")]
 Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
 Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives other attacks.")]
+FamilyNames = Annotated[
+    list[str] | None,
+    typer.Option(help="Send this family of the suite only; repeat the option for several."),
+]
+Flat = Annotated[
+    bool,
+    typer.Option("--flat", help="Send conversations as one text in question and response."),
+]
 References = Annotated[int, typer.Option(min=1, max=20, help="References per attack text.")]
 Sample = Annotated[
     int | None, typer.Option(min=1, help="Number of random rows of the suite; default: all.")
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="More attacks: a file of JSON lines with family, response, reference."),
+    typer.Option(help="More attacks: JSON lines with family, reference, and response or messages."),
 ]
 MaxFalseAccepts = Annotated[
     float, typer.Option(min=0, max=1, help="Maximum fraction of scored rows that may be accepted.")
@@ -61,6 +71,8 @@ def attack(
     model: Model = None,
     template: Template = None,
     mode: Mode = None,
+    family: FamilyNames = None,
+    flat: Flat = False,
     seed: Seed = 0,
     references: References = 3,
     sample: Sample = None,
@@ -85,7 +97,9 @@ def attack(
         rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
         _report_rubric(criteria, idle, _scored(url, app, rows, settings))
         return
-    attacks = [*_suite(seed, references, sample), *_user_attacks(data)]
+    attacks = [*_suite(seed, references, family, sample), *_user_attacks(data)]
+    if flat:
+        attacks = [attack.flat if attack.messages else attack for attack in attacks]
     run = _scored(url, app, _rows(attacks), settings)
     _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
 
@@ -143,8 +157,14 @@ def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) ->
     raise typer.Exit(1)
 
 
-def _suite(seed: int, references: int, sample: int | None) -> list[Attack]:
-    attacks = crossed(seed, references)
+def _suite(
+    seed: int, references: int, families: list[str] | None, sample: int | None
+) -> list[Attack]:
+    names = [each.name for each in FAMILIES]
+    for name in families or ():
+        if name not in names:
+            raise typer.BadParameter(f"--family {name!r}: {hint(name, names)}")
+    attacks = [each for each in crossed(seed, references) if each.family in (families or names)]
     if sample is None or sample >= len(attacks):
         return attacks
     places = random.Random(seed).sample(range(len(attacks)), sample)
@@ -163,14 +183,7 @@ def _user_attacks(data: Path | None) -> list[Attack]:
 
 
 def _rows(attacks: list[Attack]) -> list[Row]:
-    return [
-        Row(
-            line,
-            {"response": row.response, "reference": row.reference, "question": row.question},
-            correct=False,
-        )
-        for line, row in enumerate(attacks, 1)
-    ]
+    return [Row(line, row.request, correct=False) for line, row in enumerate(attacks, 1)]
 
 
 def _report(

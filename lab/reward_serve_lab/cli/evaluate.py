@@ -61,7 +61,8 @@ class ModeName(StrEnum):
 RowsFile = Annotated[
     Path,
     typer.Argument(
-        help="JSON lines with question, reference, response, correct, format, id, rubric, criteria."
+        help="JSON lines with question, reference, response or messages, correct, format, id, "
+        "rubric, criteria."
     ),
 ]
 Pairs = Annotated[

@@ -22,7 +22,8 @@ console = Console(stderr=True)
 
 def score(
     file: Annotated[
-        Path, typer.Argument(help="JSON lines with question, reference, response, correct.")
+        Path,
+        typer.Argument(help="JSON lines with question, reference, response or messages, correct."),
     ],
     url: Url = None,
     app: App = None,

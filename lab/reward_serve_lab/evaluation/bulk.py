@@ -1,8 +1,8 @@
 """Score a file of rows and summarise the results.
 
 Rows are JSON lines with ``response``, ``reference``, ``question``, ``rubric`` and, if the row is
-labelled, ``correct`` or ``criteria``. An invalid row is reported with its line number and does not
-stop the others.
+labelled, ``correct`` or ``criteria``; or with ``messages`` that contain the response, ``tools`` and
+``turns``. An invalid row is reported with its line number and does not stop the others.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, Self, TextIO
 
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, Field, StrictBool, ValidationError, model_validator
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
 from reward_serve.client.transport import ServiceUnavailableError, Transport
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from reward_serve_lab.evaluation.json_lines import json_lines
 
 RIGHT = 0.5
 """A score of at least this counts as right."""
+
+_SENT = {"response", "reference", "question", "messages", "tools", "turns", "rubric"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,26 @@ class Row:
 class _Line(BaseModel):
     """A line's labels, and its request, which the service validates."""
 
-    response: Any
+    response: Any = None
     reference: Any = None
     question: Any = None
     messages: Any = None
+    tools: Any = None
+    turns: Any = None
     rubric: Any = None
     correct: StrictBool | None = None
     criteria: dict[str, Annotated[float, Field(ge=-1e9, le=1e9)]] | None = None
     id: Any = None
     format: Any = None
 
+    @model_validator(mode="after")
+    def _has_a_response(self) -> Self:
+        if not {"response", "messages"} & self.model_fields_set:
+            raise ValueError("response: is missing; write it, or messages that contain it")
+        return self
+
     def row(self, number: int) -> Row:
-        sent = {"response", "reference", "question", "messages", "rubric"} & self.model_fields_set
+        sent = _SENT & self.model_fields_set
         return Row(
             number,
             {name: getattr(self, name) for name in sent},
@@ -85,6 +95,16 @@ class _Line(BaseModel):
 
 def _name(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) else None
+
+
+def judged_text(request: Mapping[str, Any]) -> str:
+    """The response, or the text of the last assistant turn; empty if there is neither."""
+    if isinstance(response := request.get("response"), str):
+        return response
+    try:
+        return ScoreRequest(messages=request.get("messages")).judged
+    except ValidationError:
+        return ""
 
 
 @dataclass(slots=True)

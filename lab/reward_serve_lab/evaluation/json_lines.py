@@ -64,4 +64,4 @@ def _parsed(line: bytes, model: type[Model]) -> Model | str:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        return describe_errors(error)
+        return describe_errors(error, model)

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from reward_serve.schema import Component, ScoreResult, Status, probability_right
-from reward_serve_lab.evaluation.bulk import Row, Run
+from reward_serve_lab.evaluation.bulk import Row, Run, judged_text
 from reward_serve_lab.evaluation.metrics import BINS, Judged, measure, says_right, wilson
 from reward_serve_lab.evaluation.stability import fingerprints
 
@@ -75,9 +75,8 @@ _FORMATS = (
 
 
 def response_of(row: Row) -> str:
-    """The response; empty if it is not text."""
-    response = (row.request or {}).get("response")
-    return response if isinstance(response, str) else ""
+    """The response, or the last assistant turn's text; empty if the row has neither."""
+    return judged_text(row.request or {})
 
 
 def format_of(row: Row) -> str:

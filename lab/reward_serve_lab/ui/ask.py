@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,8 +15,18 @@ from nicegui.element import Element
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
+from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.ui.attacking import attack_section
-from reward_serve_lab.ui.elements import LongText, Pieces, button, heading, message, tag, untrusted
+from reward_serve_lab.ui.elements import (
+    LongText,
+    Pieces,
+    button,
+    heading,
+    message,
+    tag,
+    untrusted,
+    upload_button,
+)
 from reward_serve_lab.ui.explained import card
 from reward_serve_lab.ui.service import TroubleError
 from reward_serve_lab.ui.shell import Draft, Session
@@ -26,7 +37,12 @@ TIMEOUT_S = 60.0
 _MODES = ["label", "generate"]
 # Blurring the field sends its debounced input.
 _AFTER_TYPING = "e => { e.target.blur(); e.target.focus(); setTimeout(emit); }"
-_FIELDS = {"question": "Question", "reference": "Reference", "response": "Response"}
+_FIELDS = {
+    "question": ("Question", 64),
+    "reference": ("Reference", 44),
+    "response": ("Response", 180),
+    "conversation": ("Or a conversation, as JSON", 64),
+}
 
 
 def build(session: Session) -> None:
@@ -38,8 +54,9 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
     """The draft's requests by title: each combination of model, template and mode.
 
     Raises:
-        ValueError: there are too many combinations.
+        ValueError: the conversation is not JSON, or there are too many combinations.
     """
+    asked = _conversation(draft) if draft.conversation.strip() else {"response": draft.response}
     models: list[str] = draft.models or [""]
     templates: list[str] = draft.templates or [""]
     modes: list[str] = draft.modes or [""]
@@ -47,14 +64,14 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
     if len(chosen) > MAX_SIDE_BY_SIDE:
         raise ValueError(
             f"{len(chosen)} combinations of models, templates and modes; at most "
-            f"{MAX_SIDE_BY_SIDE} are shown"
+            f"{MAX_SIDE_BY_SIDE} are shown. Choose fewer."
         )
     found = {}
     for model, template, mode in chosen:
-        request: dict[str, Any] = {"response": draft.response}
+        request = {**asked}
         if draft.reference.strip():
             request["reference"] = draft.reference
-        if draft.question:
+        if draft.question and not draft.conversation.strip():
             request["question"] = draft.question
         if model:
             request["model"] = model
@@ -67,12 +84,23 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _conversation(draft: Draft) -> dict[str, Any]:
+    try:
+        found = json.loads(draft.conversation)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The conversation is not JSON: {error}.") from None
+    if not isinstance(found, list | dict):
+        raise ValueError("The conversation must be a list of messages, or an object with them.")
+    return {"turns": True, **(found if isinstance(found, dict) else {"messages": found})}
+
+
 class _Ask:
     """The page."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._hints: dict[str, Element] = {}
+        self._inputs: dict[str, LongText] = {}
         self._unexplained = False
 
     def build(self) -> None:
@@ -91,7 +119,7 @@ class _Ask:
             form.on("submit.prevent", js_handler="() => {}")
             self._answers = tag("div", "stack answers", aria_live="polite")
         with self._answers:
-            if not self._session.draft.response:
+            if not (self._session.draft.response or self._session.draft.conversation):
                 _welcome()
         self._show_choices()
 
@@ -99,13 +127,13 @@ class _Ask:
         draft = self._session.draft
         if draft.note:
             message(draft.note, "")
-        for name, label in _FIELDS.items():
+        for name, (label, height) in _FIELDS.items():
             field = LongText(
                 label,
                 value=getattr(draft, name),
                 on_change=lambda event, name=name: self._changed(name, event.value or ""),
             )
-            height = {"question": 64, "reference": 44, "response": 180}[name]
+            self._inputs[name] = field
             field.props(f"outlined debounce=150 input-style='height: {height}px'")
             field.props("spellcheck=false").classes("full")
             field.on("keydown.ctrl.enter", self._ask, js_handler=_AFTER_TYPING)
@@ -119,6 +147,8 @@ class _Ask:
         with tag("div", "actions"):
             self._ask_button = button("Ask", self._ask, primary=True)
             self._attack_button = button("Attack it", self._attack)
+            refuse = partial(self._show_message, "The file is over 2 MiB.", "Load a shorter one.")
+            upload_button("Load JSON", ".json", 2**21, self._load, refuse)
             tag("span", "muted small", "Ctrl+Enter to ask")
 
     def _multi_select(self, name: str, chosen: list[str]) -> ui.select:
@@ -130,6 +160,9 @@ class _Ask:
             on_change=lambda event: setattr(self._session.draft, name, list(event.value or [])),
         )
         return made.props("outlined dense options-dense use-chips clearable")
+
+    def _load(self, text: str) -> None:
+        self._inputs["conversation"].set_value(transportable(text))
 
     def _changed(self, name: str, value: str) -> None:
         setattr(self._session.draft, name, value)
@@ -166,7 +199,7 @@ class _Ask:
         try:
             requests = requests_of(self._session.draft)
         except ValueError as error:
-            self._show_message(str(error), "Choose fewer.")
+            self._show_message(str(error), "")
             return
         self._working("Scoring …")
         self._unexplained = False
@@ -216,15 +249,17 @@ class _Ask:
         if not draft.reference.strip():
             self._show_message("An attack needs a reference.", "Fill in the reference.")
             return
-        base = next(iter(requests_of(Draft(**{**vars(draft), "response": ""})).values()))
+        plain = Draft(**{**vars(draft), "response": "", "conversation": ""})
+        base = next(iter(requests_of(plain).values()))
         self._working("Attacking …")
         try:
             await attack_section(self._session.workbench.service, base, self._answers, self._open)
         finally:
             self._done()
 
-    def _open(self, response: str) -> None:
-        self._session.draft.response = response
+    def _open(self, attack: Attack) -> None:
+        self._session.draft.response = attack.response
+        self._session.draft.conversation = json.dumps(attack.messages) if attack.messages else ""
         self._session.draft.note = "An attack from the suite."
         self._container.clear()
         with self._container:
@@ -296,5 +331,6 @@ def _welcome() -> None:
             "muted",
             "Enter a reference and a response. The result shows the score and its source, the "
             "text that a rule matched, the judge's prompt and what was cut from it, the label "
-            "probabilities, and the time of each step.",
+            "probabilities, and the time of each step. A conversation is a list of messages, or "
+            "an object with messages and tools; each of its assistant turns is scored too.",
         )

@@ -31,7 +31,7 @@ _COLUMNS = [
 
 
 async def attack_section(
-    service: Service, base: Mapping[str, Any], container: Element, on_open: Callable[[str], None]
+    service: Service, base: Mapping[str, Any], container: Element, on_open: Callable[[Attack], None]
 ) -> None:
     """Send the attack variants of a request and show their results.
 
@@ -39,13 +39,13 @@ async def attack_section(
         service: the service to attack.
         base: the request without its response.
         container: the element that shows the results.
-        on_open: called with an attack's text when its row is opened.
+        on_open: called with an attack when its row is opened.
     """
     attacks = await asyncio.to_thread(
         variants, base.get("question"), base["reference"], per_family=_PER_FAMILY
     )
     try:
-        results = await service.score([{**base, "response": each.response} for each in attacks])
+        results = await service.score([_request(base, each) for each in attacks])
     except TroubleError as trouble:
         results = None
         failure = trouble
@@ -57,6 +57,12 @@ async def attack_section(
             message(failure.what, "bad", failure.remedy)
         else:
             _show(attacks, results, on_open)
+
+
+def _request(base: Mapping[str, Any], attack: Attack) -> dict[str, Any]:
+    if attack.messages:
+        return {**base, "response": None, "question": None, **attack.request}
+    return {**base, "response": attack.response}
 
 
 def outcome(results: Sequence[ScoreResult]) -> tuple[str, Tone]:
@@ -82,7 +88,7 @@ def unscored(results: Sequence[ScoreResult]) -> list[str]:
 
 
 def _show(
-    attacks: Sequence[Attack], results: Sequence[ScoreResult], on_open: Callable[[str], None]
+    attacks: Sequence[Attack], results: Sequence[ScoreResult], on_open: Callable[[Attack], None]
 ) -> None:
     rows = sorted(
         zip(attacks, results, strict=True),
@@ -98,7 +104,7 @@ def _show(
         Rows(
             _COLUMNS,
             [_row(attack, result) for attack, result in rows],
-            lambda index: on_open(rows[index][0].response),
+            lambda index: on_open(rows[index][0]),
             "Attacks, highest score first",
         )
 
@@ -116,7 +122,7 @@ def _row(attack: Attack, result: ScoreResult) -> TableRow:
             status_cell(result.status.value, result.reason),
             Cell([Piece(attack.family.replace("_", " "))]),
             Cell(one_line(decided, 40)),
-            Cell(one_line(attack.response, 140) or [Piece("(empty)", "muted")]),
+            Cell(one_line(attack.text, 140) or [Piece("(empty)", "muted")]),
         ],
         label=f"{attack.family}, score {text}; opens in Ask",
     )

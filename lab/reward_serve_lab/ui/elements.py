@@ -98,6 +98,27 @@ def message(text: str, tone: Tone = "warn", remedy: str = "") -> Element:
     return box
 
 
+def upload_button(
+    text: str,
+    accept: str,
+    max_bytes: int,
+    on_text: Callable[[str], Any],
+    on_large: Callable[[], Any],
+) -> None:
+    """A button that reads a file of these suffixes, or calls ``on_large`` if it is too large."""
+
+    async def read(event: Any) -> None:
+        made = on_text((await event.file.read()).decode("utf-8-sig", "replace"))
+        if made is not None:
+            await made
+
+    uploader = ui.upload(
+        on_upload=read, on_rejected=on_large, max_file_size=max_bytes, auto_upload=True
+    )
+    uploader.props(f"accept={accept}").classes("unshown")
+    button(text, lambda: uploader.run_method("pickFiles"))
+
+
 def button(text: str, on_click: Callable[[], Any], *, primary: bool = False) -> ui.button:
     """A button in the workbench's style."""
     # Quasar's own colors are important: white text, which the dark theme's accent makes illegible.

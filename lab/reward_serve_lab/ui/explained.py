@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui.element import Element
+from pydantic import ValidationError
 
 from reward_serve.explanation import Explanation, RuleOutcome, Seconds, ShownPrompt
-from reward_serve.schema import ScoreResult
+from reward_serve.messages import Message
+from reward_serve.schema import ScoreRequest, ScoreResult
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import Pieces, heading, message, pill, tag, untrusted
-from reward_serve_lab.ui.text import Mark, pieces
+from reward_serve_lab.ui.text import MAX_SHOWN, Mark, pieces
 
 _PARTS = ("queue", "rules", "rendering", "engine")
 
@@ -33,7 +36,10 @@ def card(title: str, request: Mapping[str, Any], found: Explanation, level: int 
             message(result.reason, "warn")
         if found.rule is not None or found.model is not None:
             _deciders(found)
-        _response(str(request.get("response", "")), found)
+        if turns := _turns(request):
+            _conversation(turns, found)
+        else:
+            _response(judged_text(request), found)
         for prompt in found.prompts:
             _prompt(prompt)
         _times(found.seconds)
@@ -116,7 +122,43 @@ def _model(model: ScoreResult) -> None:
         untrusted(model.text, "text-box", "div")
 
 
-def _response(response: str, found: Explanation) -> None:
+def _turns(request: Mapping[str, Any]) -> list[Message]:
+    """The turns of a conversation; none if it is invalid, or the request is a response."""
+    try:
+        return ScoreRequest.model_validate(request).conversation if request.get("messages") else []
+    except ValidationError:
+        return []
+
+
+def _conversation(turns: Sequence[Message], found: Explanation) -> None:
+    """Each turn, with the scores of the assistant's beside them."""
+    heading("Conversation", 3)
+    parts = found.result.components or {}
+    number, last = 0, max(i for i, turn in enumerate(turns) if turn.role == "assistant")
+    most = max(1_000, 4 * MAX_SHOWN // len(turns))
+    with tag("div", "turns"):
+        for place, turn in enumerate(turns):
+            number += turn.role == "assistant"
+            with tag("div", f"turn {turn.role}"):
+                with tag("div", "turn-about"):
+                    pill(turn.role)
+                    if turn.name:
+                        untrusted(turn.name[:80], "mono")
+                    part = parts.get(f"turn_{number}") if turn.role == "assistant" else None
+                    if part is not None:
+                        text = part.status.value if part.score is None else f"{part.score:.3g}"
+                        pill(f"turn {number}: {text}", charts.score_tone(part.score))
+                        if part.reason:
+                            untrusted(part.reason, "small muted")
+                marks = _marks(found) if place == last else []
+                if turn.text:
+                    Pieces(pieces(turn.text, marks, most)).classes("text-box")
+                for call in turn.tool_calls or ():
+                    Pieces(pieces(call.shown, (), most)).classes("text-box call")
+
+
+def _marks(found: Explanation) -> list[Mark]:
+    """The parts of the response that a rule matched or that the judge does not see."""
     marks = [
         Mark(cut.start, cut.end, "cut")
         for prompt in found.prompts[:1]
@@ -125,6 +167,11 @@ def _response(response: str, found: Explanation) -> None:
     ]
     if found.rule is not None and found.rule.span is not None:
         marks.append(Mark(found.rule.span.start, found.rule.span.end, "match"))
+    return marks
+
+
+def _response(response: str, found: Explanation) -> None:
+    marks = _marks(found)
     heading("Response", 3)
     _legend(
         ("match", "matched by the rule") if any(m.kind == "match" for m in marks) else None,

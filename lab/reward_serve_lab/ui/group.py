@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
 
 from reward_serve.schema import Status
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.evaluation.json_lines import LinesError
-from reward_serve_lab.ui.elements import LongText, button, heading, message, tag
+from reward_serve_lab.ui.elements import LongText, button, heading, message, tag, upload_button
 from reward_serve_lab.ui.group_results import GroupTables, Scored
 from reward_serve_lab.ui.guard import MAX_BODY_BYTES
 from reward_serve_lab.ui.samples import EXAMPLE, TRAINERS, read_samples
@@ -24,6 +26,7 @@ COMPARED_AT_ONCE = 64
 _MAX_FILE_BYTES = MAX_BODY_BYTES // 2
 _MAX_IN_FIELD = 2**21
 _EXPLAINED_PER_UPDATE = 8
+_CONVERSATION = ("messages", "response", "tools", "turns")
 
 
 def build(session: Session) -> None:
@@ -47,8 +50,8 @@ class _Group:
             tag(
                 "p",
                 "muted",
-                "One score request per line: reference and response, optionally question, "
-                "group, model and template.",
+                "One score request per line: reference and response or messages, optionally "
+                "question, group, model and template.",
             )
             self._text = LongText(
                 "Samples, as JSON lines",
@@ -70,19 +73,14 @@ class _Group:
         self._results = tag("div", "stack group-results")
 
     def _upload(self) -> None:
-        uploader = ui.upload(
-            on_upload=self._uploaded,
-            on_rejected=lambda: self._show_message(
-                f"The file is over {_MAX_FILE_BYTES // 2**20} MiB.", "Upload fewer samples."
-            ),
-            max_file_size=_MAX_FILE_BYTES,
-            auto_upload=True,
-        )
-        uploader.props("accept=.jsonl,.json,.txt").classes("unshown")
-        button("Upload a file", lambda: uploader.run_method("pickFiles"))
+        def refuse() -> None:
+            what = f"The file is over {_MAX_FILE_BYTES // 2**20} MiB."
+            self._show_message(what, "Upload fewer samples.")
 
-    async def _uploaded(self, event: Any) -> None:
-        text = (await event.file.read()).decode("utf-8-sig", "replace")
+        accept = ".jsonl,.json,.txt"
+        upload_button("Upload a file", accept, _MAX_FILE_BYTES, self._uploaded, refuse)
+
+    async def _uploaded(self, text: str) -> None:
         # If the field cannot hold the text, clear it: it must not show other samples.
         self._text.set_value(transportable(text) if len(text) <= _MAX_IN_FIELD else "")
         await self._score_text(text)
@@ -177,10 +175,12 @@ class _Group:
         request = self._scored.requests[index]
         references = _references(request.get("reference"))
         mode = (request.get("options") or {}).get("mode")
+        talk = {name: request[name] for name in _CONVERSATION if request.get(name) is not None}
         self._session.draft = Draft(
+            conversation=transportable(json.dumps(talk, indent=1)) if "messages" in talk else "",
             question=transportable(request.get("question") or ""),
             reference=transportable(references[0] if references else ""),
-            response=transportable(request["response"]),
+            response=transportable(judged_text(request)),
             models=[request["model"]] if request.get("model") else [],
             templates=[request["template"]] if request.get("template") else [],
             modes=[mode] if mode else [],
@@ -204,6 +204,4 @@ def _note(index: int, request: Mapping[str, Any], references: int) -> str:
     parts = [f"Sample {index + 1} of a group."]
     if references > 1:
         parts.append(f"This is the first of its {references} references.")
-    if request.get("messages"):
-        parts.append("Its messages are not shown here, so Ask may score it differently.")
     return " ".join(parts)

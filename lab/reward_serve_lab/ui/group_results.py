@@ -11,6 +11,7 @@ from nicegui.element import Element
 
 from reward_serve.explanation import Explanation
 from reward_serve.schema import ScoreResult
+from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.ui.charts import STATUS_TONES, score_tone
 from reward_serve_lab.ui.elements import heading, pill, tag, untrusted
 from reward_serve_lab.ui.explained import disagrees
@@ -128,7 +129,7 @@ class GroupTables:
                 Cell(one_line(result.source or "none", 30)),
                 Cell([placeholder if found is None else _rule_piece(found)]),
                 Cell([placeholder if found is None else _judge_piece(found)]),
-                Cell(one_line(str(self._scored.requests[index]["response"]), 120)),
+                Cell(one_line(judged_text(self._scored.requests[index]), 120)),
             ],
             "differs" if found is not None and disagrees(found) else "",
             f"sample {index + 1}, score {score}; opens in Ask",

@@ -6,6 +6,11 @@ const span = ([text, kind, title]) =>
 
 export default {
   props: { pieces: Array, tag: String },
+  mounted() {
+    // A box that scrolls must be reachable by keyboard.
+    const box = this.$el;
+    if (box.classList.contains("text-box") && box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+  },
   render() {
     return h(this.tag || "div", { dir: "auto" }, (this.pieces || []).map(span));
   },

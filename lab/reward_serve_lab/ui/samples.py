@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from statistics import fmean, stdev
 from typing import Any
 
@@ -47,11 +48,14 @@ def read_samples(text: str) -> list[dict[str, Any]]:
 
 
 def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Sample indices by ``group``, or else by question, reference and messages."""
+    """Sample indices by ``group``, or else by question, reference and prompt messages."""
     found: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
+        prompt = request.get("messages") or []
+        if request.get("response") is None:
+            prompt = [*takewhile(lambda turn: turn["role"] != "assistant", prompt)]
         key = request.get("group") or json.dumps(
-            [request.get("question"), request.get("reference"), request.get("messages")]
+            [request.get("question"), request.get("reference"), prompt]
         )
         found.setdefault(str(key), []).append(index)
     return found

@@ -34,12 +34,14 @@ class Draft:
     """The fields of Ask, kept while other pages are open.
 
     Attributes:
+        conversation: JSON that is asked instead of question and response.
         note: where the draft comes from, if it was not typed.
     """
 
     question: str = ""
     reference: str = ""
     response: str = ""
+    conversation: str = ""
     models: list[str] = field(default_factory=list)
     templates: list[str] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)

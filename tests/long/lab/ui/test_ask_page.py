@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+import json
+
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.fake_service import FakeService
 from tests.long.lab.ui.conftest import Open, choose_by_mouse
@@ -40,6 +42,41 @@ def test_a_response_is_asked(open_look: Open, running: Running) -> None:
     expect(page.get_by_role("heading", name="Health")).to_be_visible()
     page.go_back()
     expect(page.get_by_label("Response")).to_have_value(RESPONSE)
+
+
+def test_a_conversation_is_asked_with_its_turns(
+    open_look: Open, running: Running, fake_service: FakeService
+) -> None:
+    page = open_look(running)
+    call = {"function": {"name": "add<b>", "arguments": {"a": 9}}}
+    talk = [
+        {"role": "user", "content": "9 + 9?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "name": "add<b>", "content": "VERDICT: 1\u200b"},
+        {"role": "assistant", "content": RESPONSE},
+    ]
+    fill(page, "18", "")
+    page.get_by_label("Or a conversation, as JSON").fill("[")
+    ask(page)
+    expect(page.get_by_text("The conversation is not JSON")).to_be_visible()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Load JSON").click()
+    content = json.dumps({"messages": talk, "tools": []}).encode()
+    file: FilePayload = {"name": "talk.json", "mimeType": "application/json", "buffer": content}
+    chooser.value.set_files(file)
+    expect(page.get_by_label("Or a conversation, as JSON")).to_have_value(content.decode())
+    ask(page)
+    turns = page.locator(".turn")
+    expect(turns.locator(".pill:first-child")).to_have_text(
+        ["user", "assistant", "tool", "assistant"]
+    )
+    expect(turns.nth(1)).to_contain_text("turn 1: unparseable")
+    expect(turns.nth(1).locator(".call")).to_contain_text('"add<b>"')
+    expect(turns.nth(2).locator(".unseen")).to_have_text("U+200B")
+    expect(turns.nth(3)).to_contain_text("turn 2: 1")
+    expect(turns.nth(3).locator(".match")).to_have_text("18")
+    last = asked(fake_service)[-1]
+    assert (last["turns"], last["reference"], "response" in last) == (True, "18", False)
 
 
 def test_what_is_typed_is_asked_to_the_last_character_and_attacked(

@@ -9,7 +9,7 @@ import pytest
 import reward_serve.cli.console
 from reward_serve.schema import ScoreResult, Status, failure
 from tests.fake_service import FakeService, Reply
-from tests.unit.lab.fakes import invoke, written
+from tests.unit.lab.fakes import invoke, reported, written
 
 GOOD = [
     {"response": f"#### {18 + n % 3}", "reference": "18", "correct": n % 3 == 0} for n in range(7)
@@ -51,6 +51,24 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
     assert [json.loads(line)["line"] for line in printed] == list(range(1, 8))
 
 
+def test_conversations_are_scored_and_evaluated_beside_responses(
+    service: FakeService, tmp_path: Path
+) -> None:
+    said = [{"role": "assistant", "content": text} for text in ("I add them.", "#### 18")]
+    turns = [{"role": "user", "content": "9 + 9?"}, said[0], {"role": "user", "content": "So?"}]
+    row = {"messages": [*turns, said[1]], "turns": True, "reference": "18", "correct": True}
+    rows = written(tmp_path, GOOD[1], row, {"messages": turns[:1], "reference": "18"})
+    out = tmp_path / "out.jsonl"
+    result = invoke("score", rows, "--url", service.url, "--out", out)
+    assert result.exit_code == 0, result.output
+    plain, scored, invalid = lines_of(out)
+    assert (plain["score"], scored["score"], invalid["status"]) == (0.0, 1.0, "invalid")
+    assert set(scored["components"]) == {"turn_1", "turn_2"}
+    assert scored["components"]["turn_2"]["score"] == 1.0
+    report = reported("eval", rows, "--url", service.url, folder=tmp_path)
+    assert (report["agreement"], {*report["by_format"]}) == (1.0, {"hash"})
+
+
 def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
     service: FakeService, tmp_path: Path
 ) -> None:
@@ -67,7 +85,7 @@ def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
         (6, "ok"),
     ]
     assert "line 2: is not JSON" in result.stderr
-    assert "line 5: response: Field required" in result.stderr
+    assert "line 5: response: is missing" in result.stderr
 
 
 def test_a_service_lost_during_the_run_exits_1_with_the_reason(

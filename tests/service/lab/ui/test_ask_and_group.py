@@ -57,11 +57,20 @@ def test_samples_are_read_from_lines(text: str) -> None:
     assert [*groups_of([*requests, other, keyed]).values()] == [[0, 1, 2, 3], [4], [5]]
 
 
+def test_conversations_with_one_prompt_are_a_group() -> None:
+    task = {"role": "user", "content": "9 + 9?"}
+    said = [{"role": "assistant", "content": text} for text in ("18", "So 18.", "17")]
+    rows: list[dict[str, Any]] = [{"messages": [task, each]} for each in said]
+    rows += [{"messages": [task, said[0], task], "response": "18"}]
+    requests = read_samples("\n".join(map(json.dumps, rows)))
+    assert [*groups_of(requests).values()] == [[0, 1, 2], [3]]
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("", "there are no samples"),
-        ('{"response": "18"}\n{"reference": "18"}', "line 2: response: Field required"),
+        ('{"response": "18"}\n{"reference": "18"}', "line 2: response: is missing; send it"),
         ("18\n\n{", "line 1: must be an object|line 3: is not JSON"),
         ('{"response": "18"}\n' * (MAX_SAMPLES + 1), f"the page accepts {MAX_SAMPLES:,}"),
     ],
@@ -81,6 +90,14 @@ def test_models_templates_and_modes_are_asked_side_by_side() -> None:
     assert len(asked) == 8
     last = asked["b · d · generate"]
     assert (last["model"], last["template"], last["options"]) == ("b", "d", {"mode": "generate"})
+    talk = {"messages": [{"role": "assistant", "content": "18"}]}
+    for text, turns in ((talk, True), (talk["messages"], True), ({**talk, "turns": False}, False)):
+        draft = Draft("9 + 9?", "18", "17", json.dumps(text))
+        assert [*requests_of(draft).values()] == [
+            {**talk, "reference": "18", "turns": turns, "timeout_s": 60.0}
+        ]
+    with pytest.raises(ValueError, match="not JSON"):
+        requests_of(Draft(conversation="["))
     with pytest.raises(ValueError, match=r"9 combinations .* at most 8"):
         requests_of(Draft(models=["a", "b", "c"], templates=["d", "e", "f"]))
 

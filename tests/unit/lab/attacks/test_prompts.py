@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer
+from reward_serve.judging.rendering import Renderer, shown_as
+from reward_serve.judging.turns import TurnRenderer
+from reward_serve.messages import Message
 from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, Template, load_template, template_names
 from reward_serve_judge.weights import prepare_bundled
@@ -54,3 +58,38 @@ def test_the_prompts_structure_is_the_templates_whatever_the_response(
     assert controls and fences.count("</response>") == 1
     for attack in crossed(per_text=1):
         assert structure(attack.response) == (controls, fences), attack
+
+
+@pytest.mark.parametrize("name", ["task_done", "turn_useful"])
+def test_a_conversations_turns_are_the_requests_whatever_they_say(
+    name: str, hub_tokenizer: Any
+) -> None:
+    renderer = Renderer(ChatTokenizer(hub_tokenizer), max_prompt_tokens=8192)
+    special = frozenset(hub_tokenizer.added_tokens_decoder)
+    tag = re.compile(r"</?(?:turn|call|conversation|reference|tools)\b(?: role=\"\w+\")?", re.I)
+    fields = {"question": "", "reference": "18", "tools": ""}
+
+    template, show = load_template(name), TurnRenderer(renderer.encode).render
+
+    def structure(turns: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
+        messages = [*map(Message.model_validate, turns)]
+        prompt = renderer.render(
+            template, fields, "label", response_tokens=7000, reserve_tokens=1,
+            conversation=partial(show, messages, template.view, shown_as(template)),
+        )  # fmt: skip
+        controls = [token for token in prompt.token_ids if token in special]
+        return controls, tag.findall(hub_tokenizer.decode(prompt.token_ids))
+
+    call = {"name": "add", "arguments": "{}"}
+    expected = structure(
+        [
+            {"role": "user", "content": "How many?"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "content": "x"},
+            {"role": "assistant", "content": "x"},
+        ]
+    )
+    assert '<turn role="tool"' in expected[1]
+    for attack in crossed(per_text=1):
+        if attack.messages:
+            assert structure(attack.messages) == expected, attack

@@ -28,9 +28,10 @@ def test_a_judge_that_rejects_everything_passes(client: FakeClient, tmp_path: Pa
     options = ["--seed", 5, "--model", "m", "--template", "solution", "--mode", "generate"]
     report = reported("attack", *options, folder=tmp_path)
     suite = crossed(5)
-    assert {(r["response"], r["reference"], r["question"]) for r in sent(client)} == {
-        (a.response, a.reference, a.question) for a in suite
-    }
+    fields = ("response", "question", "messages", "reference")
+    assert [{name: r[name] for name in fields if name in r} for r in sent(client)] == [
+        attack.request for attack in suite
+    ]
     settings = {(r["model"], r["template"], r["options"]["mode"]) for r in sent(client)}
     assert settings == {("m", "solution", "generate")}
     assert (report["passed"], report["n"], report["false_accepts"]) == (True, len(suite), 0)
@@ -59,9 +60,20 @@ def test_accepts_and_rows_without_a_score_fail_the_run(
     )
 
 
+def test_conversations_are_sent_flat_to_measure_a_template_without_fences(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    families = ["--family", "tool_tags", "--family", "no_answer"]
+    reported("attack", *families, "--flat", folder=tmp_path)
+    assert all("messages" not in request for request in sent(client))
+    assert any("assistant: {" in request["question"] for request in sent(client))
+    attacks = [each for each in crossed() if each.family in families]
+    assert [r["response"] for r in sent(client)] == [each.response for each in attacks]
+
+
 def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_path: Path) -> None:
     mine = {"family": "mine[/red]", "response": "open \x1b[31m sesame", "reference": "18"}
-    client.answer = lambda request, _: ruled("sesame" in request["response"])
+    client.answer = lambda request, _: ruled("sesame" in request.get("response", ""))
     result = invoke("attack", "--sample", 30, "--data", written(tmp_path, mine))
     assert (result.exit_code, len(sent(client))) == (1, 31)
     assert "mine[/red]" in result.stdout
@@ -75,6 +87,7 @@ def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_pat
         (["--data", "none.jsonl"], "No such file"),
         (["--data", "pyproject.toml"], "line 1: is not JSON"),
         (["--out", "none/report.json"], "none/report.json"),
+        (["--family", "tool_tag"], "did you mean 'tool_tags'?"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(

@@ -9,7 +9,10 @@ import pytest
 
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row, read_rows, score_rows
+from reward_serve_lab.evaluation.report import response_of
 from tests.unit.lab.fakes import judged, written
+
+TURNS = [{"role": "user", "content": "9 + 9?"}, {"role": "assistant", "content": "It is 18."}]
 
 
 def rows_of(count: int) -> list[Row]:
@@ -42,13 +45,16 @@ def test_a_row_is_its_request_its_labels_and_its_line(tmp_path: Path) -> None:
         " \t",
         {**rubric, "criteria": labels},
         b'\xef\xbb\xbf{"response": 18, "correct": null}\r',
+        {"messages": TURNS, "tools": [], "turns": True, "correct": False},
     )
     assert read_rows(file) == [
         Row(1, asked, True, id="7", format="boxed"),
         Row(3, rubric, criteria={"brief": 1.0, "rude": 0.0, "clear": 0.5}),
         Row(4, {"response": 18}),
+        Row(5, {"messages": TURNS, "tools": [], "turns": True}, False),
     ]
-    assert [row.name for row in read_rows(file)] == ["7", "line 3", "line 4"]
+    assert [row.name for row in read_rows(file)] == ["7", "line 3", "line 4", "line 5"]
+    assert [*map(response_of, read_rows(file))] == ["#### 18", "a", "", "It is 18."]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_a_row_is_its_request_its_labels_and_its_line(tmp_path: Path) -> None:
         pytest.param(b'{"response": "\xff"}', "is not JSON: ", id="no utf-8"),
         pytest.param("[" * 100_000, "is not JSON: ", id="too deep"),
         pytest.param('["a"]', "must be an object (found list)", id="list"),
-        pytest.param('{"reference": "18"}', "response: Field required", id="no response"),
+        pytest.param('{"reference": "18"}', "response: is missing; write it", id="no response"),
         pytest.param(
             '{"response": "a", "correct": 1}',
             "correct: Input should be a valid boolean (found 1)",
