@@ -82,13 +82,19 @@ def assert_equal(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("step_wise", ["false", "true"])
 def test_gradients_are_those_of_a_step_without_the_undecided(
-    mode: str, reduction: str, without: Any
+    mode: str, reduction: str, step_wise: str, without: Any
 ) -> None:
     samples = samples_of(FOURS)
-    setting = f"trainer.algorithm.loss_reduction={reduction}"
+    settings = [
+        f"trainer.algorithm.loss_reduction={reduction}",
+        f"generator.step_wise_trajectories={step_wise}",
+    ]
 
-    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
+    assert_equal(
+        with_undecided(mode, samples, *settings), without(mode, decided(samples), *settings)
+    )
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl", "reinforce++"])
