@@ -63,37 +63,35 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
         row = {**super().request(response), "messages": [*self.messages], "tools": self._schemas}
         return {name: row[name] for name in row if name != "response" or not self.turns}
 
-    def _answer(self, call: ToolCall | None) -> dict[str, Any]:
-        function = Function(name="") if call is None else call.function
-        tool, arguments = self._tools.get_tool(function.name), as_object(function.arguments or "{}")
-        if tool is None or arguments is None:
-            names = ", ".join(self._tools.get_tool_names())
-            said = f"error: a call is a JSON object with name ({names}) and arguments (an object)"
-        else:
-            try:
-                said = str(tool(**arguments))
-            except Exception as error:  # SkyRL ends the process on any exception of an environment
-                said = f"error: {type(error).__name__}: {error}"
-        return {"role": "tool", "name": function.name, "content": said}
+    def _answer(self, call: ToolCall) -> dict[str, Any]:
+        name, arguments = call.function.name, as_object(call.function.arguments or "{}")
+        try:
+            if (tool := self._tools.get_tool(name)) is None or arguments is None:
+                names = ", ".join(self._tools.get_tool_names())
+                raise ValueError(f"write JSON with a name ({names}) and arguments, an object")
+            said = str(tool(**arguments))
+        except Exception as error:  # SkyRL ends the process on any exception of an environment
+            said = f"{type(error).__name__}: {error}"
+        return {"role": "tool", "name": name, "content": said}
 
 
-def assistant_turn(text: str) -> tuple[dict[str, Any], list[ToolCall | None]]:
+def assistant_turn(text: str) -> tuple[dict[str, Any], list[ToolCall]]:
     """A policy's text as an assistant turn, and its calls; thoughts contain none.
 
-    A call that cannot be read is None, and stays in the turn's content.
+    A call that cannot be read has no name, and its text as arguments.
     """
-    calls: list[ToolCall | None] = []
+    calls: list[ToolCall] = []
 
     def take(block: re.Match[str]) -> str:
         try:
             calls.append(ToolCall.model_validate({"function": as_object(block[1])}))
         except ValidationError:
-            calls.append(None)
-        return block[0] if calls[-1] is None else ""
+            calls.append(ToolCall(function=Function(name="", arguments=block[1].strip())))
+        return ""
 
     thoughts, end, said = text.rpartition("</think>")
     content = (thoughts + end + _CALL.sub(take, said)).strip()
-    read = [call.model_dump(exclude_none=True) for call in calls if call]
+    read = [call.model_dump(exclude_none=True) for call in calls]
     return {"role": "assistant", "content": content, "tool_calls": read}, calls
 
 

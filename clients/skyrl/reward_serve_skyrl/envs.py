@@ -142,9 +142,8 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns:
         Settings of ``reward_serve.client.connect``, and fields of every request.
     """
-    settings = fields_of(env_config)
-    for name in ("max_undecided", "tools", "reward"):  # read by the trainer and AgentJudgeEnv
-        settings.pop(name, None)
+    others = ("max_undecided", "tools", "reward")  # read by the trainer and AgentJudgeEnv
+    settings = {k: value for k, value in fields_of(env_config).items() if k not in others}
     common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
     return settings, {name: value for name, value in common.items() if value}
 

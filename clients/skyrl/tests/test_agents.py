@@ -15,7 +15,8 @@ from reward_serve.reward_models.base import RewardModel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve_skyrl.agents import assistant_turn
 from reward_serve_skyrl.config import check_turns_are_rewarded
-from reward_serve_skyrl.main import SyncTrainer, read_config
+from reward_serve_skyrl.envs import register_envs
+from reward_serve_skyrl.main import SyncTrainer, check_first_rows, read_config
 from tests.fake_service import FakeService, dead_url
 
 TOOLS = f"{SECTION}.tools={__name__}:Calculator"
@@ -37,35 +38,25 @@ class Calculator(ToolGroup):  # type: ignore[misc]  # skyrl_gym is untyped
 
 
 class Worth(RewardModel):
-    """Scores the last turn as it says, unless it says nothing."""
+    """Scores the last turn as it says, if it does."""
 
     async def score(self, request: ScoreRequest, trace: Any = None) -> ScoreResult:
-        value = request.judged.partition("worth ")[2].split()
-        if not value:
-            return failure(Status.UNPARSEABLE, "no verdict")
-        return ScoreResult(status=Status.OK, score=float(value[0]), source="judge")
+        if value := request.judged.partition("worth ")[2].split():
+            return ScoreResult(status=Status.OK, score=float(value[0]), source="judge")
+        return failure(Status.UNPARSEABLE, "no verdict")
 
 
 def call(a: float, b: float) -> str:
-    arguments = json.dumps({"name": "divide", "arguments": {"a": a, "b": b}})
-    return f"<tool_call>\n{arguments}\n</tool_call>"
+    return f"<tool_call>{json.dumps({'name': 'divide', 'arguments': {'a': a, 'b': b}})}</tool_call>"
 
 
 SOLVED = [f"worth 0.25 {call(36, 2)}", f"worth 0.5 {call(1, 0)}", "worth 1 #### 18", "unasked"]
-ENDLESS = [f"worth 0.5 {call(36, 2)}"] * 4
 
 
 def agent(url: str, *overrides: str) -> Any:
-    none = f"{SECTION}.on_failure=none"
-    return configured(url, TOOLS, none, "generator.max_turns=4", *overrides)
-
-
-def by_turn(output: dict[str, Any], row: int) -> list[float]:
-    """The rewards at the last tokens of a row's turns, beside which there are none."""
-    rewards, mask = output["rewards"][row], [*output["loss_masks"][row], 0]
-    ends = [n for n, trained in enumerate(mask[:-1]) if trained and not mask[n + 1]]
-    assert sum(rewards) == sum(rewards[n] for n in ends)
-    return [rewards[n] for n in ends]
+    """A configuration; settings without a section are the judge's."""
+    named = [o if "." in o.partition("=")[0] else f"{SECTION}.{o}" for o in overrides]
+    return configured(url, TOOLS, f"{SECTION}.on_failure=none", "generator.max_turns=4", *named)
 
 
 @pytest.mark.parametrize(
@@ -76,60 +67,56 @@ def test_each_turn_has_its_reward_at_its_last_token(
     reward: str, expected: list[float], tokenizer: Any
 ) -> None:
     with FakeService(Worth()) as service:
-        config = agent(service.url, f"{SECTION}.reward={reward}")
-        _, output = rollout(config, tokenizer, [SOLVED], [extras(0)])
+        config = agent(service.url, f"reward={reward}")
+        totals, output = rollout(config, tokenizer, [SOLVED], [extras(0)])
+    (rewards,), mask = output["rewards"], [*output["loss_masks"][0], 0]
+    ends = [n for n in range(len(rewards)) if mask[n] and not mask[n + 1]]
 
-    assert by_turn(output, 0) == expected
-    assert output["env_metrics"][0]["judge_undecided"] == 0
+    assert ([rewards[n] for n in ends], totals) == (expected, [sum(expected)])
     asked = [each for sent in service.calls for each in sent.body["requests"]]
     assert len(asked) == (1 if reward == "end" else 3)
-    request = ScoreRequest.model_validate(asked[-1])
-    assert (request.reference, request.group) == (["18"], "train/0")
-    assert [each["function"]["name"] for each in request.tools or ()] == ["divide"]
+    last = ScoreRequest.model_validate(asked[-1])
+    assert (last.reference, last.group, last.timeout_s > 0) == (["18"], "train/0", True)
+    assert [each["function"]["name"] for each in last.tools or ()] == ["divide"]
     roles = ["user", "assistant", "tool", "assistant", "tool", "assistant"]
-    assert [turn.role for turn in request.conversation] == roles
-    calls, answers = request.conversation[1], request.conversation[2::2]
-    assert [each.shown for each in calls.tool_calls or ()] == [call(36, 2).split("\n")[1]]
-    assert [turn.text for turn in answers] == ["18.0", "error: ZeroDivisionError: division by zero"]
+    assert [turn.role for turn in last.conversation] == roles
+    assert call(36, 2) == f"<tool_call>{last.conversation[1].tool_calls[0].shown}</tool_call>"
+    answers = ["18.0", "ZeroDivisionError: division by zero"]
+    assert [turn.text for turn in last.conversation[2::2]] == answers
 
 
 @pytest.mark.parametrize(
-    ("turns", "status", "overrides"),
+    ("status", "turns", "reward", "step_wise"),
     [
-        ([*SOLVED[:2], "no verdict"], "unparseable", ["reward=end"]),
-        ([SOLVED[0], call(1, 0), "worth 1", "unasked"], "unparseable", ["reward=turns"]),
-        (ENDLESS, "cut_off", ["reward=end"]),
-        (SOLVED, "down", ["reward=end", "timeout_s=1"]),
-        (SOLVED, "down", ["reward=turns", "timeout_s=1"]),
+        ("unparseable", [*SOLVED[:2], "no verdict"], "end", False),
+        ("unparseable", [*SOLVED[:2], "no verdict"], "end", True),
+        ("unparseable", [SOLVED[0], call(1, 0), "worth 1", "unasked"], "turns", False),
+        ("cut_off", [SOLVED[0]] * 4, "end", False),
+        ("cut_off", [SOLVED[0]] * 4, "end", True),
+        ("error", SOLVED, "end", True),
+        ("error", SOLVED, "turns", False),
     ],
 )
-@pytest.mark.parametrize("step_wise", [False, True])
 def test_an_episode_without_a_verdict_is_not_trained_on(
-    turns: list[str], status: str, overrides: list[str], step_wise: bool, tokenizer: Any
+    status: str, turns: list[str], reward: str, step_wise: bool, tokenizer: Any
 ) -> None:
-    if step_wise and "reward=turns" in overrides:
-        return  # it is refused, below
-    settings = [f"{SECTION}.{each}" for each in (*overrides, "max_undecided=1")]
-    settings += ["trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1"]
-    settings += [
-        "generator.n_samples_per_prompt=3",
-        f"generator.step_wise_trajectories={step_wise}",
-    ]
-    length = 100 if status == "cut_off" else 1000
+    step = ["trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1", "timeout_s=1"]
+    step += ["generator.n_samples_per_prompt=3", f"generator.step_wise_trajectories={step_wise}"]
+    down, length = status == "error", 100 if status == "cut_off" else 1000
     with FakeService(Worth()) as service:
-        url = dead_url() if status == "down" else service.url
-        config = agent(url, *settings, f"generator.max_input_length={length}")
+        url = dead_url() if down else service.url
+        step += [f"generator.max_input_length={length}", f"reward={reward}", "max_undecided=1"]
+        config = agent(url, *step)
         said = [turns, ["worth 1"], ["worth 0"]]
         _, output = rollout(config, tokenizer, said, [extras(n) for n in range(3)])
-    trainer = trainer_of(SyncTrainer, config)
-    uids = ["prompt"] * len(output["rewards"])
-    data = trainer.convert_to_training_input(*trainer.postprocess_generator_output(output, uids))
+    trainer, rows = trainer_of(SyncTrainer, config), len(output["rewards"])
+    output, uids = trainer.postprocess_generator_output(output, ["prompt"] * rows)
+    data = trainer.convert_to_training_input(output, uids)
 
-    assert trainer.all_metrics["reward/undecided_share"] == (1 if status == "down" else 1 / 3)
-    decided = [] if status == "down" else [len(uids) - 2, len(uids) - 1]
-    assert data.metadata["rows_to_train"] == decided
-    if not step_wise and status != "down":
-        assert output["env_metrics"][0][f"judge_failed_{status}"] == 1
+    assert trainer.all_metrics["reward/undecided_share"] == (1 if down else 1 / 3)
+    assert data.metadata["rows_to_train"] == ([] if down else [rows - 2, rows - 1])
+    failed = [marks.get(f"judge_failed_{status}") for marks in output["env_metrics"]]
+    assert step_wise or failed[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -138,42 +125,40 @@ def test_an_episode_without_a_verdict_is_not_trained_on(
         (["reward=turn"], "reward=turn: use end, turns or differences"),
         (["reward=turns", "tools=null"], "there is one turn"),
         (["reward=turns", "on_failure=rule"], "on_failure must be none"),
+        (["reward=turns", "generator.step_wise_trajectories=true"], "last turn's reward alone"),
+        (["reward=turns", "generator.chat_template.name_or_path=x"], "last turn's reward alone"),
         (["group_size=4"], "conversations are not compared"),
+        (["generator.max_turns=1"], "to 2 or more"),
     ],
 )
 def test_settings_that_lose_rewards_are_refused(overrides: list[str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_turns_are_rewarded(agent("http://x", *(f"{SECTION}.{each}" for each in overrides)))
+        check_turns_are_rewarded(agent("http://x", *overrides))
 
 
-def test_so_are_those_under_which_skyrl_drops_them() -> None:
-    turns = f"{SECTION}.reward=turns"
-    for override in ("step_wise_trajectories=true", "chat_template.name_or_path=qwen3"):
-        with pytest.raises(ValueError, match="the last turn's reward alone"):
-            check_turns_are_rewarded(agent("http://x", turns, f"generator.{override}"))
-    with pytest.raises(ValueError, match="to 2 or more"):
-        check_turns_are_rewarded(agent("http://x", "generator.max_turns=1"))
-
-
-def test_the_policys_chat_template_is_given_the_tools() -> None:
-    cfg = read_config([*settings("judge", "sync"), TOOLS, "generator.max_turns=4"])
+def test_a_run_gives_the_tools_to_the_policys_chat_template_and_to_the_service() -> None:
+    register_envs()
+    with FakeService() as service:
+        run = [*settings("judge", "sync", REWARD_SERVE_URL=service.url), TOOLS]
+        cfg = read_config([*run, "generator.max_turns=4"])
+        check_first_rows(cfg, [([], None, extras(0), "0")])
 
     (given,) = cfg.generator.chat_template_kwargs["tools"]
     assert given["function"]["parameters"]["required"] == ["a", "b"]
+    assert service.calls[0].body["requests"][0]["tools"] == [given]
 
 
 @pytest.mark.parametrize(
-    ("text", "content", "calls"),
+    ("text", "content", "names"),
     [
-        (f"First. {call(1, 2)}\n{call(3, 4)}", "First.", 2),
-        ('<tool_call>{"name": "divide", "arguments": "{1}"}', "", 1),
-        (f"<think>{call(1, 2)}</think> 18", f"<think>{call(1, 2)}</think> 18", 0),
-        ("<tool_call>{divide 1</tool_call>", "<tool_call>{divide 1</tool_call>", None),
-        ('<tool_call>{"name": 1}</tool_call>', '<tool_call>{"name": 1}</tool_call>', None),
+        (f"First. {call(1, 2)}\n{call(3, 4)}", "First.", ["divide", "divide"]),
+        ('<tool_call>{"name": "divide", "arguments": "{1}"}', "", ["divide"]),
+        (f"<think>{call(1, 2)}</think> 18", f"<think>{call(1, 2)}</think> 18", []),
+        ("<tool_call>{divide 1</tool_call>", "", [""]),
+        ('<tool_call>{"name": 1}</tool_call>', "", [""]),
     ],
 )
-def test_calls_are_read_as_written(text: str, content: str, calls: int | None) -> None:
-    turn, read = assistant_turn(text)
+def test_calls_are_read_as_written(text: str, content: str, names: list[str]) -> None:
+    turn, calls = assistant_turn(text)
 
-    assert (turn["content"], len(turn["tool_calls"])) == (content, calls or 0)
-    assert read == [None] if calls is None else None not in read
+    assert (turn["content"], [each.function.name for each in calls]) == (content, names)
