@@ -148,22 +148,26 @@ def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
         ValueError: there is such a setting; the message has the remedy.
     """
     judge, generator = cfg.environment.skyrl_gym.gsm8k_judge, cfg.generator
-    by_turn = judge.reward != "end"
+    reward, by_turn = f"reward={judge.reward}", judge.reward != "end"
     last_only = generator.step_wise_trajectories or generator.chat_template.name_or_path
+    by_rule = f"on_failure={judge.on_failure}: rules score answers, not turns; set none"
     for wrong, why in (
-        (judge.reward not in ("end", "turns", "differences"), "use end, turns or differences"),
-        (by_turn and not judge.tools, "there is one turn; set end, or tools"),
-        (by_turn and judge.on_failure in ("rule", "lexical"), "on_failure must be none"),
+        (
+            judge.reward not in ("end", "turns", "differences"),
+            f"{reward}: use end, turns or differences",
+        ),
+        (by_turn and not judge.tools, f"{reward}: without tools there is one turn; set end"),
+        (by_turn and judge.on_failure in ("rule", "lexical"), by_rule),
         (
             by_turn and last_only,
-            "with generator.step_wise_trajectories or generator.chat_template, SkyRL trains on the "
-            "last turn's reward alone; set end",
+            f"{reward}: with generator.step_wise_trajectories or generator.chat_template, SkyRL "
+            "trains on the last turn's reward alone; set end",
         ),
-        (judge.tools and judge.group_size, "conversations are not compared; unset group_size"),
-        (judge.tools and generator.max_turns < 2, "set generator.max_turns to 2 or more"),
+        (judge.tools and judge.group_size, "group_size: conversations are not compared; unset it"),
+        (judge.tools and generator.max_turns < 2, "tools: set generator.max_turns to 2 or more"),
     ):
         if wrong:
-            raise ValueError(f"environment.skyrl_gym.gsm8k_judge.reward={judge.reward}: {why}")
+            raise ValueError(f"environment.skyrl_gym.gsm8k_judge.{why}")
 
 
 def inexact(cfg: SkyRLTrainConfig) -> list[str]:
