@@ -30,6 +30,10 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     Undecided samples are left out of training. The run stops if their share of a step exceeds
     ``max_undecided``; at 1 it never stops.
 
+    With ``tools``, a ``skyrl_gym`` ``ToolGroup`` as ``module:Class``, the environment has several
+    turns (``AgentJudgeEnv``). ``reward`` is ``end``: one score, of the whole conversation;
+    ``turns``: a score after each turn; or ``differences`` between each and the one before.
+
     One of ``samples_every`` results is written to ``samples``, a JSONL file. If SkyRL logs to
     wandb, they are also logged there as a table.
     """
@@ -41,6 +45,8 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     template: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     group_size: int | None = None
+    tools: str | None = None
+    reward: str = "end"
     timeout_s: float | None = None
     max_attempts: int | None = None
     on_failure: str = "rule"
@@ -123,16 +129,45 @@ def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
             f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be between 0 and 1, a "
             "share of a step's samples"
         )
-    if cfg.generator.step_wise_trajectories:
+    if cfg.generator.merge_stepwise_output:
         raise ValueError(
-            "generator.step_wise_trajectories=true: undecided samples cannot be left out; this "
-            "environment has one turn, so set it to false"
+            "generator.merge_stepwise_output=true drops the metric that marks undecided samples; "
+            "set it to false"
         )
     if cfg.trainer.algorithm.loss_reduction == "token_mean_legacy":
         raise ValueError(
             "trainer.algorithm.loss_reduction=token_mean_legacy weighs each sample by its "
             "micro-batch, so undecided samples cannot be left out; set token_mean"
         )
+
+
+def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
+    """Refuse settings under which an agent has one turn, or SkyRL drops the rewards of turns.
+
+    Raises:
+        ValueError: there is such a setting; the message has the remedy.
+    """
+    judge, generator = cfg.environment.skyrl_gym.gsm8k_judge, cfg.generator
+    reward, by_turn = f"reward={judge.reward}", judge.reward != "end"
+    last_only = generator.step_wise_trajectories or generator.chat_template.name_or_path
+    by_rule = f"on_failure={judge.on_failure}: rules score answers, not turns; set none"
+    for wrong, why in (
+        (
+            judge.reward not in ("end", "turns", "differences"),
+            f"{reward}: use end, turns or differences",
+        ),
+        (by_turn and not judge.tools, f"{reward}: without tools there is one turn; set end"),
+        (by_turn and judge.on_failure in ("rule", "lexical"), by_rule),
+        (
+            by_turn and last_only,
+            f"{reward}: with generator.step_wise_trajectories or generator.chat_template, SkyRL "
+            "trains on the last turn's reward alone; set end",
+        ),
+        (judge.tools and judge.group_size, "group_size: conversations are not compared; unset it"),
+        (judge.tools and generator.max_turns < 2, "tools: set generator.max_turns to 2 or more"),
+    ):
+        if wrong:
+            raise ValueError(f"environment.skyrl_gym.gsm8k_judge.{why}")
 
 
 def inexact(cfg: SkyRLTrainConfig) -> list[str]:

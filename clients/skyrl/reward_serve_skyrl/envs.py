@@ -24,6 +24,8 @@ from reward_serve.schema import ScoreResult, Status
 logger = logging.getLogger(__name__)
 
 JUDGE = "gsm8k_judge"
+CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
+"""The metrics of an episode that SkyRL ended before it was scored."""
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
@@ -40,6 +42,14 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     Raises:
         ValueError: a setting is invalid.
     """
+
+    def __new__(cls, env_config: Any = None, extras: Any = None) -> Any:
+        """With ``tools``, an ``AgentJudgeEnv``."""
+        if cls is GSM8kJudgeEnv and "tools" in fields_of(env_config):
+            from reward_serve_skyrl.agents import AgentJudgeEnv  # it needs transformers
+
+            return super().__new__(AgentJudgeEnv)
+        return super().__new__(cls)
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -105,8 +115,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             return {}
         names = dict.fromkeys(name for one in seen for name in one)
         means = {f"{n}_mean": fmean(one[n] for one in seen if n in one) for n in names}
-        if "judge_wall_ms" in seen[0]:
-            means["judge_wall_ms_max"] = max(one["judge_wall_ms"] for one in seen)
+        if waits := [one["judge_wall_ms"] for one in seen if "judge_wall_ms" in one]:
+            means["judge_wall_ms_max"] = max(waits)
         return means
 
     def request(self, response: str) -> dict[str, Any]:
@@ -132,9 +142,14 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns:
         Settings of ``reward_serve.client.connect``, and fields of every request.
     """
-    if is_dataclass(env_config) and not isinstance(env_config, type):
-        env_config = asdict(env_config)
-    settings = {name: value for name, value in dict(env_config or {}).items() if value is not None}
-    settings.pop("max_undecided", None)  # read by the trainer
+    others = ("max_undecided", "tools", "reward")  # read by the trainer and AgentJudgeEnv
+    settings = {k: value for k, value in fields_of(env_config).items() if k not in others}
     common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
     return settings, {name: value for name, value in common.items() if value}
+
+
+def fields_of(env_config: Any) -> dict[str, Any]:
+    """The fields of the section that are set."""
+    if is_dataclass(env_config) and not isinstance(env_config, type):
+        env_config = asdict(env_config)
+    return {name: value for name, value in dict(env_config or {}).items() if value is not None}

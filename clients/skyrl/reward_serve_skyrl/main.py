@@ -16,14 +16,16 @@ from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
-from skyrl_gym.envs.registration import registry
+from skyrl_gym.envs.registration import load_env_creator, registry
 
 from reward_serve.client import connect
 from reward_serve.client.rows import PROBE_RESPONSE, PROBED_ROWS, check_rows
+from reward_serve_skyrl.agents import schemas_of
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
     check_groups_meet,
     check_judging_overlaps,
+    check_turns_are_rewarded,
     check_undecided_can_be_left_out,
     inexact,
 )
@@ -60,18 +62,23 @@ class FullyAsyncExp(SyncExp):
 
 
 def read_config(arguments: list[str]) -> JudgedTrainConfig:
-    """Parse and validate the configuration.
+    """Parse and validate the configuration; the policy's chat template is given the judge's tools.
 
     Raises:
         ValueError: a setting is unknown or invalid, keeps judging from overlapping with generation,
-            or keeps undecided samples in training.
+            keeps undecided samples in training, or drops rewards.
     """
     own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
     check_judging_overlaps(cfg)
     check_groups_meet(cfg)
     check_undecided_can_be_left_out(cfg)
+    check_turns_are_rewarded(cfg)
     validate_cfg(cfg)
+    if tools := cfg.environment.skyrl_gym.gsm8k_judge.tools:
+        cfg.generator.chat_template_kwargs.setdefault(
+            "tools", schemas_of(load_env_creator(tools)())
+        )
     return cfg
 
 

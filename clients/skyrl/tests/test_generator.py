@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from skyrl.train.generators.base import TrajectoryID
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from reward_serve.client.rows import RefusedRowError
@@ -23,21 +24,28 @@ SECTION = "environment.skyrl_gym.gsm8k_judge"
 
 
 class Policy:
-    """Says the response that belongs to each prompt, each later than the one before."""
+    """Says the response that belongs to each prompt, each later than the one before.
 
-    def __init__(self, tokenizer: Any, responses: Sequence[str]) -> None:
+    Of a list, it says the text of its turn.
+    """
+
+    def __init__(self, tokenizer: Any, responses: Sequence[str | list[str]]) -> None:
         self._tokenizer, self._responses = tokenizer, responses
 
     async def generate(self, engine_input: dict[str, Any], model: str | None = None) -> Any:
         (ids,) = engine_input["prompt_token_ids"]
-        number = int(self._tokenizer.decode(ids).partition("row ")[2].partition(":")[0])
+        conversation = self._tokenizer.decode(ids)
+        number = int(conversation.partition("row ")[2].partition(":")[0])
         await asyncio.sleep(0.1 * number)
         text = self._responses[number]
+        if isinstance(text, list):
+            text = text[conversation.count("<|im_start|>assistant") - 1]
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
         return {
             "responses": [text],
-            "response_ids": [self._tokenizer.encode(text, add_special_tokens=False)],
+            "response_ids": [tokens],
             "stop_reasons": ["stop"],
-            "response_logprobs": None,
+            "response_logprobs": [[0.0] * len(tokens)],
         }
 
     async def finish_session(self, session_id: Any) -> None: ...
@@ -58,7 +66,7 @@ def extras(number: int, truth: Any = "18") -> dict[str, Any]:
 
 
 def rollout(
-    config: JudgedTrainConfig, tokenizer: Any, responses: Sequence[str], columns: Any
+    config: JudgedTrainConfig, tokenizer: Any, responses: Sequence[str | list[str]], columns: Any
 ) -> tuple[list[float], dict[str, Any]]:
     """The rewards and the output of SkyRL's generator for samples with these columns."""
     register_envs()
@@ -74,7 +82,7 @@ def rollout(
         "env_classes": [config.environment.env_class] * len(responses),
         "env_extras": columns,
         "sampling_params": None,
-        "trajectory_ids": None,
+        "trajectory_ids": [TrajectoryID(prompt, 0) for prompt in prompts],
         "batch_metadata": None,
     }
     output = asyncio.run(generator.generate(batch, disable_tqdm=True))

@@ -17,6 +17,7 @@ import yaml
 from reward_serve.reward_models.rule import own_function
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import ScoreRequest
+from reward_serve_skyrl import GSM8kJudgeEnv
 from tests.fake_service import FakeService, Reply
 from tests.service.docs.pages import COOKBOOK, DOCS, Block, blocks, commands
 from tests.unit.cli.test_main import invoke
@@ -108,15 +109,15 @@ async def test_the_function_scores_and_is_found() -> None:
     sys.modules.pop("brevity", None)
 
 
-def test_the_environment_asks_the_judge_at_its_second_turn(service: FakeService) -> None:
+def test_the_environment_runs_the_tool_and_asks_the_judge_at_its_end(service: FakeService) -> None:
     save(DOCS / "cookbook/multi-turn.md")
-    from revise import ReviseOnce  # type: ignore[import-not-found]
-
-    sys.modules.pop("revise", None)
-    row = {"reward_spec": {"ground_truth": "18"}, "extra_info": {"question": "9 + 9?"}}
-    environment = ReviseOnce({"url": service.url}, row)
-    first = environment.step("#### 17")
-    assert (first["done"], first["reward"], service.calls) == (False, 0.0, [])
+    row = {"reward_spec": {"ground_truth": "18"}, "extra_info": {"index": 0}, "max_turns": 8}
+    environment = GSM8kJudgeEnv({"url": service.url, "tools": "calculator:Calculator"}, row)
+    sys.modules.pop("calculator", None)
+    environment.init([{"role": "user", "content": "9 * 2?"}])
+    call = {"name": "multiply", "arguments": {"a": 9, "b": 2}}
+    first = environment.step(f"<tool_call>{json.dumps(call)}</tool_call>")
+    assert (first["done"], first["observations"][0]["content"], service.calls) == (False, "18", [])
     second = environment.step("#### 18")
     assert (second["done"], second["reward"]) == (True, 1.0)
 
