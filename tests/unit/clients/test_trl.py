@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,3 +189,20 @@ async def test_a_batch_of_broken_groups_is_refused(
     reward = judge_reward(url=service.url, reference=None, group_size=2)
     with pytest.raises(ValueError, match="does not consist of groups of this size"):
         await reward(prompts=prompts, completions=["a"] * len(prompts))
+
+
+async def test_turns_need_no_tools_and_an_empty_list_of_tools_keeps_the_last_turn_alone(
+    service: FakeService,
+) -> None:
+    trainer = SimpleNamespace(tools=[len])  # of which no schema can be made
+    log_metric = MethodType(lambda trainer, name, value: None, trainer)
+    for turns in (False, True):
+        reward = judge_reward(url=service.url, template="t", tools=[], turns=turns)
+        await called([reward], ["#### 18"], answer=["18"], log_metric=log_metric)
+
+    text, whole = (call.body["requests"][0] for call in service.calls)
+    assert (text["response"], text["template"], "messages" in text) == ("#### 18", "t", False)
+    said = [{"role": "user", "content": "p"}, {"role": "assistant", "content": "#### 18"}]
+    assert (whole["messages"], whole["turns"], "response" in whole) == (said, True, False)
+    with pytest.raises(ValueError, match="turns: groups are not judged by turn"):
+        judge_reward(url=service.url, turns=True, group_size=4)
