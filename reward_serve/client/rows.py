@@ -87,8 +87,7 @@ def request_of(
 def conversation_of(
     request: Mapping[str, Any],
     messages: Iterable[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None = None,
-    turns: bool = False,
+    tools: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """A row's request for a conversation, which stands for its response and its question.
 
@@ -97,12 +96,10 @@ def conversation_of(
         messages: the prompt's turns and the policy's, as a chat template takes them. Arguments of
             a call may be of any type: a policy's mistakes are shown to the judge, not refused.
         tools: the schemas of its tools.
-        turns: whether each assistant turn is scored too.
     """
     kept = {key: value for key, value in request.items() if key not in ("response", "question")}
-    fields = {"tools": list(tools or ()), "turns": turns}
-    present = {key: value for key, value in fields.items() if value}
-    return {**kept, "messages": [_turn(each) for each in messages], **present}
+    known = {"tools": list(tools)} if tools else {}
+    return {**kept, "messages": [_turn(each) for each in messages], **known}
 
 
 def _turn(message: Mapping[str, Any]) -> dict[str, Any]:

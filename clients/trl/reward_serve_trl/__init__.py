@@ -165,7 +165,9 @@ class _Judged:
         if turns and group_size:
             raise ValueError("turns: groups are not judged by turn; leave out group_size")
         self._reference, self._question, self._rubric = reference, question, rubric
-        self._group_size, self._template, self._turns = group_size, template, turns
+        self._group_size, self._turns = group_size, turns
+        common = {"template": template, "turns": turns}
+        self._common = {name: value for name, value in common.items() if value}
         # Schemas, since a spawned worker might not find the functions.
         self._tools = None if tools is None else _schemas(tools)
         self._settings = {"on_failure": "none", **settings}
@@ -209,13 +211,10 @@ class _Judged:
         if (tools or self._turns) and self._group_size is None:
             said = zip(requests, columns["prompts"], completions, strict=True)
             requests = [
-                conversation_of(
-                    each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools, self._turns
-                )
+                conversation_of(each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools)
                 for each, prompt, text in said
             ]
-        if self._template is not None:
-            requests = [{**request, "template": self._template} for request in requests]
+        requests = [{**request, **self._common} for request in requests]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
         if self._group_size is None:

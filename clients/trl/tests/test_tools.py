@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -23,151 +24,112 @@ from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, _Asyn
 
 from reward_serve_trl import judge_reward
 from tests.fake_service import FakeService, dead_url
+from tests.tool_turns import PROMPT, SAMPLES, messages, multiply, texts
 
-PROMPT = [{"role": "user", "content": "How much is 6 * 3?"}]
-CALL = '<tool_call>\n{"name": "multiply", "arguments": %s}\n</tool_call>'
-BROKEN = '<tool_call>\n{"name": "multiply", "arg\n</tool_call>'
-SAID = [
-    [('{"a": 6, "b": 3}', "18"), "#### 18"],
-    ["#### 17"],
-    [BROKEN],
-    [('{"a": 1, "b": 18}', "18"), ('{"a": 1, "b": NaN}', "nan"), "18 or 17, who knows?"],
-]
-"""Each sample's turns: a text, or a call's arguments and what the tool answers."""
 REWARDS = [[1.0], [0.0], [np.nan], [np.nan]]
 
 
 class Calculator:
+    multiply = staticmethod(multiply)
+
     def reset(self, **row: Any) -> None: ...
 
-    def multiply(self, a: float, b: float) -> float:
-        """Multiply two numbers.
 
-        Args:
-            a: A factor.
-            b: Another.
-        """
-        return a * b
-
-
-def expected(**common: Any) -> list[dict[str, Any]]:
-    """The requests for the samples."""
-    common |= {"reference": ["18"], "tools": [get_json_schema(Calculator().multiply)]}
-    requests = []
-    for sample in SAID:
-        turns: list[dict[str, Any]] = [*PROMPT]
-        for turn in sample:
-            turns.append({"role": "assistant", "content": turn})
-            if isinstance(turn, tuple):
-                call = {"function": {"name": "multiply", "arguments": turn[0]}}
-                turns[-1] |= {"content": "", "tool_calls": [call]}
-                turns.append({"role": "tool", "name": "multiply", "content": turn[1]})
-        requests.append({**common, "messages": turns})
-    return requests
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Of bytes, with Qwen3's chat template."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = Tokenizer(models.BPE(vocab={each: n for n, each in enumerate(letters)}, merges=[]))
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = decoders.ByteLevel()
+    marks = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
+    found = PreTrainedTokenizerFast(tokenizer_object=words, **marks)
+    found.chat_template = qwen3_chat_template
+    return found
 
 
-def asked(service: FakeService) -> list[dict[str, Any]]:
-    (call,) = service.calls
-    own = ("id", "timeout_s")
-    return [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
-
-
-class Policy:
-    """Says each sample's turns, whichever prompt comes first."""
-
-    def __init__(self) -> None:
-        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-        words = Tokenizer(models.BPE(vocab={each: n for n, each in enumerate(letters)}, merges=[]))
-        words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        words.decoder = decoders.ByteLevel()
-        marks = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
-        self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **marks)
-        self.tokenizer.chat_template = qwen3_chat_template
-        self._texts = [[t if isinstance(t, str) else CALL % t[0] for t in each] for each in SAID]
-        self._fresh = iter(self._texts)
-
-    def __call__(self, prompt: list[int]) -> list[int]:
-        seen = self.tokenizer.decode(prompt)
-        begun = (texts for texts in self._texts if texts[0] in seen)
-        texts = next(begun, None) or next(self._fresh)
-        text = next(each for each in texts if each not in seen)
-        ids: list[int] = self.tokenizer.encode(f"{text}<|im_end|>")
-        return ids
-
-
-def trained(out: Path, reward: Any) -> Any:
+def trained(out: Path, reward: Any, **tools: Any) -> Any:
     """GRPOTrainer after a step on one group; ``rewards`` are what it got."""
-    policy = Policy()
+    ids, said = tokenizer(), list(map(texts, SAMPLES))
 
     class Scripted(GRPOTrainer):  # type: ignore[misc]  # trl is untyped here
-        def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-            return [policy(ids) for ids in prompt_ids], None
+        def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
+            """The next turn of each sample that has one: the others called no tool."""
+            turns = [ids.encode(each.pop(0) + "<|im_end|>") for each in said if each]
+            return turns, None
 
         def _calculate_rewards(self, *batch: Any) -> Any:
             self.rewards = super()._calculate_rewards(*batch)
             return self.rewards
 
     shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
-    config = LlamaConfig(vocab_size=len(policy.tokenizer), num_attention_heads=1, **shape)
+    config = LlamaConfig(vocab_size=len(ids), num_attention_heads=1, **shape)
     args = GRPOConfig(
         output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
         num_generations=4, per_device_train_batch_size=4, save_strategy="no",
         max_completion_length=1000,
     )  # fmt: skip
-    trainer = Scripted(
-        LlamaForCausalLM(config),
-        reward,
-        args,
-        Dataset.from_list([{"prompt": PROMPT, "answer": "18"}] * 2),
-        processing_class=policy.tokenizer,
-        environment_factory=Calculator,
-    )
+    rows = Dataset.from_list([{"prompt": PROMPT, "answer": "18"}] * 2)
+    model = LlamaForCausalLM(config)
+    trainer = Scripted(model, reward, args, rows, processing_class=ids, **tools)
     trainer.train()
     return trainer
 
 
+def assert_asked(service: FakeService, **fields: Any) -> None:
+    """The service's only call asks about all conversations and their tool."""
+    (call,) = service.calls
+    fields |= {"reference": ["18"], "tools": [get_json_schema(multiply)]}
+    own = ("id", "timeout_s")
+    asked = [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
+    expected = [{"messages": messages(each, name="multiply"), **fields} for each in SAMPLES]
+    assert asked == expected
+
+
+@pytest.mark.parametrize("tools", [{"tools": [multiply]}, {"environment_factory": Calculator}])
 def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
-    tmp_path: Path,
+    tools: dict[str, Any], tmp_path: Path
 ) -> None:
     with FakeService() as service:
-        trainer = trained(tmp_path, judge_reward(url=service.url, turns=True))
+        trainer = trained(tmp_path, judge_reward(url=service.url, turns=True), **tools)
 
     np.testing.assert_array_equal(trainer.rewards, REWARDS)
-    assert asked(service) == expected(turns=True)
+    assert_asked(service, turns=True)
     turns = ["absent, 1", "0", "absent", "absent, absent, absent"]
     assert list(trainer._logs["extra"]["judge_turns"]) == turns
 
 
 def test_without_a_service_every_reward_is_absent(tmp_path: Path) -> None:
-    trainer = trained(tmp_path, judge_reward(url=dead_url(), timeout_s=0.2))
+    trainer = trained(tmp_path, judge_reward(url=dead_url(), timeout_s=0.2), tools=[multiply])
     assert trainer.rewards.isnan().all()
 
 
 def test_the_worker_of_async_grpo_sends_the_tools_that_the_reward_has() -> None:
     async def rewards(reward: Any) -> list[list[float]]:
-        policy, tool, none = Policy(), Calculator().multiply, SimpleNamespace(value=0)
+        ids, none = tokenizer(), SimpleNamespace(value=0)
         loop = _AsyncRolloutLoop(
-            model_name="", dataset=[], reward_funcs=[reward], processing_class=policy.tokenizer,
-            eos_token_ids=[], rollout_buffer=none, metrics_queue=queue.Queue(), tools=[tool],
+            model_name="", dataset=[], reward_funcs=[reward], processing_class=ids,
+            eos_token_ids=[], rollout_buffer=none, metrics_queue=queue.Queue(), tools=[multiply],
             model_version_value=none, heartbeat_value=none, failed_event=none,
             exception_info_queue=none,
         )  # fmt: skip
+        turns = iter([ids.encode(f"{text}<|im_end|>") for each in SAMPLES for text in texts(each)])
 
-        async def turn(ids: list[int]) -> Any:
-            said = policy(ids)
+        async def turn(prompt: list[int]) -> Any:
+            said = next(turns)
             return said, [0.0] * len(said)
 
         loop._generate_one_turn = turn
-        done = [await loop._generate_one(PROMPT, {"multiply": tool}, [tool]) for _ in SAID]
-        said, ids, rows, calls, failures, own = map(list, zip(*done, strict=True))
-        columns, asked = {"answer": ["18"] * 4}, [PROMPT] * 4
-        group = RolloutGroup(asked, columns, said, ids, rows, calls, failures, 0, 0, own, own)
+        tools = {"multiply": multiply}, [multiply]
+        done = [await loop._generate_one(PROMPT, *tools) for _ in SAMPLES]
+        said, tokens, rows, calls, failures, own = map(list, zip(*done, strict=True))
+        cells = [PROMPT] * 4, {"answer": ["18"] * 4}
+        group = RolloutGroup(*cells, said, tokens, rows, calls, failures, 0, 0, own, own)
         scored = await loop._score_group(group)
         return [[each.metrics["rewards/judge_reward"]] for each in scored]
 
     with FakeService() as service:
-        reward = judge_reward(url=service.url, tools=[Calculator().multiply])
+        reward = judge_reward(url=service.url, tools=[multiply])
         found = asyncio.run(rewards(pickle.loads(pickle.dumps(reward))))
 
     np.testing.assert_array_equal(found, REWARDS)
-    assert asked(service) == expected()
+    assert_asked(service)
