@@ -5,11 +5,7 @@ Real: chat template, parsing of calls, tools, rewards, a training step. Fake: th
 
 from __future__ import annotations
 
-import asyncio
-import pickle
-import queue
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +16,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
-from trl.experimental.async_grpo.async_rollout_worker import RolloutGroup, _AsyncRolloutLoop
 
 from reward_serve_trl import judge_reward
 from tests.fake_service import FakeService, dead_url
@@ -101,35 +96,3 @@ def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
 def test_without_a_service_every_reward_is_absent(tmp_path: Path) -> None:
     trainer = trained(tmp_path, judge_reward(url=dead_url(), timeout_s=0.2), tools=[multiply])
     assert trainer.rewards.isnan().all()
-
-
-def test_the_worker_of_async_grpo_sends_the_tools_that_the_reward_has() -> None:
-    async def rewards(reward: Any) -> list[list[float]]:
-        ids, none = tokenizer(), SimpleNamespace(value=0)
-        loop = _AsyncRolloutLoop(
-            model_name="", dataset=[], reward_funcs=[reward], processing_class=ids,
-            eos_token_ids=[], rollout_buffer=none, metrics_queue=queue.Queue(), tools=[multiply],
-            model_version_value=none, heartbeat_value=none, failed_event=none,
-            exception_info_queue=none,
-        )  # fmt: skip
-        turns = iter([ids.encode(f"{text}<|im_end|>") for each in SAMPLES for text in texts(each)])
-
-        async def turn(prompt: list[int]) -> Any:
-            said = next(turns)
-            return said, [0.0] * len(said)
-
-        loop._generate_one_turn = turn
-        tools = {"multiply": multiply}, [multiply]
-        done = [await loop._generate_one(PROMPT, *tools) for _ in SAMPLES]
-        said, tokens, rows, calls, failures, own = map(list, zip(*done, strict=True))
-        cells = [PROMPT] * 4, {"answer": ["18"] * 4}
-        group = RolloutGroup(*cells, said, tokens, rows, calls, failures, 0, 0, own, own)
-        scored = await loop._score_group(group)
-        return [[each.metrics["rewards/judge_reward"]] for each in scored]
-
-    with FakeService() as service:
-        reward = judge_reward(url=service.url, tools=[multiply])
-        found = asyncio.run(rewards(pickle.loads(pickle.dumps(reward))))
-
-    np.testing.assert_array_equal(found, REWARDS)
-    assert_asked(service)

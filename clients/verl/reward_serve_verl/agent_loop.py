@@ -56,9 +56,8 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]  # verl is untyp
     ) -> AgentState:
         known = len(agent_data.messages)
         state = await super()._handle_generating_state(agent_data, *args, **settings)
-        if not any(
-            turn["content"] or turn.get("tool_calls") for turn in agent_data.messages[known:]
-        ):
+        said = [self._plain(turn) for turn in agent_data.messages[known:]]
+        if not any(turn["content"].strip() or turn.get("tool_calls") for turn in said):
             # Verl does not parse the last turn that it allows, and drops calls that it cannot read.
             text = self.tokenizer.decode(agent_data.response_ids)
             agent_data.messages[known:] = [{"role": "assistant", "content": text}]

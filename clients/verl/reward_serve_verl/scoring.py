@@ -240,9 +240,9 @@ async def compute_score(
         found = await asyncio.to_thread(
             default_reward, data_source, solution_str, ground_truth, info
         )
-        absent = dict.fromkeys(settings.get("components") or (), math.nan)
-        by_turn = {"turn_scores": "[]", "turn_rewards": "[]"} if settings.get("turns") else {}
-        return found | {f"component_{name}": value for name, value in absent.items()} | by_turn
+        absent = {f"component_{name}": math.nan for name in settings.get("components") or ()}
+        no_turns = {"turn_scores": "[]", "turn_rewards": "[]"} if settings.get("turns") else {}
+        return found | absent | no_turns
     client, turns = client_for(info, settings), settings.get("turns")
     request = request_for(
         solution_str, ground_truth, info, settings.get("group_size"), turns is not None
