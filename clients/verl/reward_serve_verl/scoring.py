@@ -28,7 +28,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, connect, metrics_of
@@ -300,8 +300,10 @@ def rewards_of_turns(result: ScoreResult, turns: str, own: int | None) -> dict[s
     Raises:
         ScoringError: a turn has no score, of which a reward would be made.
     """
-    parts = {k: v for k, v in (result.components or {}).items() if re.fullmatch(r"turn_\d+", k)}
-    scores = [parts[f"turn_{n}"].score for n in range(1, len(parts) + 1)][-own if own else 0 :]
+    parts = result.components or {}
+    names = takewhile(parts.__contains__, map("turn_{}".format, count(1)))
+    scores = [parts[name].score for name in names]
+    scores = scores[-own:] if own else scores
     reward: dict[str, Any] = {"turn_scores": json.dumps(scores), "turn_rewards": "[]"}
     if turns == "log" or result.source == "fallback":
         return reward

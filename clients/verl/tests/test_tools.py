@@ -136,6 +136,7 @@ def test_a_sample_whose_turn_is_absent_is_left_out_where_turns_are_rewarded(roll
     with FakeService() as service:
         (row,) = rollout(service.url, turns="mean")
     assert row["extra_fields"]["reward_extra_info"]["turn_rewards"] == "[0.0]"
+    assert "rollout_conversation" not in row["extra_fields"]  # whose tokens are stored
 
 
 @pytest.mark.parametrize(
