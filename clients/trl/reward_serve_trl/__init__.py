@@ -3,9 +3,7 @@
 GRPOTrainer(..., reward_funcs=[judge_reward(url="http://127.0.0.1:8000")])
 
 With ``log_completions=True``, TRL's table shows the judge's status, source, label and probability.
-
-If the trainer has tools, the judge is sent the conversation: the prompt, the policy's calls and
-turns, the tools' answers and schemas.
+If the trainer has tools, the judge is sent the conversation with their schemas.
 """
 
 from __future__ import annotations
@@ -77,9 +75,6 @@ def judge_components(
     reference: str | None = None,
     question: str | None = "question",
     rubric: str | None = None,
-    template: str | None = None,
-    tools: Sequence[Any] | None = None,
-    turns: bool = False,
     **settings: Any,
 ) -> list[RewardFunction]:
     """A reward function for each component of the results, from one request.
@@ -93,12 +88,11 @@ def judge_components(
         reference: as in ``judge_reward``, but none by default.
         question: as in ``judge_reward``.
         rubric: as in ``judge_reward``.
-        template: as in ``judge_reward``.
-        tools: as in ``judge_reward``.
-        turns: as in ``judge_reward``.
-        **settings: as in ``judge_reward``; ``on_failure`` does not affect components.
+        **settings: as in ``judge_reward``, with its ``template``, ``tools`` and ``turns``;
+            ``on_failure`` does not affect components.
     """
-    judged = _Judged(reference, question, settings, rubric, None, template, tools, turns)
+    own = {name: settings.pop(name) for name in ("template", "tools", "turns") if name in settings}
+    judged = _Judged(reference, question, settings, rubric, **own)
     return [RewardFunction(name, judged, partial(_component, name)) for name in names]
 
 
