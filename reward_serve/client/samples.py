@@ -39,7 +39,7 @@ def count_steps(current: Callable[[], int | None]) -> None:
 
 def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
     """The sample of a request and its result; its keys are ``COLUMNS``."""
-    said = (body.get(key) for key in ("question", "response"))
+    said = (body.get("question"), body.get("response") or _last_turn(body.get("messages")))
     # An invalid request may have anything there, such as an array, which has no truth value.
     question, response = (text[-_CHARACTERS:] if isinstance(text, str) else "" for text in said)
     values = (
@@ -48,6 +48,12 @@ def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
         result.status.value, result.source, result.reason,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
+
+
+def _last_turn(messages: Any) -> Any:
+    turns = messages if isinstance(messages, list) else []
+    own = (each for each in reversed(turns) if isinstance(each, Mapping))
+    return next((turn.get("content") for turn in own if turn.get("role") == "assistant"), None)
 
 
 class SampleWriter:

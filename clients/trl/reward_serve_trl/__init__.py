@@ -3,6 +3,7 @@
 GRPOTrainer(..., reward_funcs=[judge_reward(url="http://127.0.0.1:8000")])
 
 With ``log_completions=True``, TRL's table shows the judge's status, source, label and probability.
+If the trainer has tools, the judge is sent the conversation with their schemas.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import check_first_results, request_of
+from reward_serve.client.rows import check_first_results, conversation_of, request_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.schema import ScoreResult
 
@@ -35,6 +36,9 @@ def judge_reward(
     rubric: str | None = None,
     name: str = "judge_reward",
     group_size: int | None = None,
+    template: str | None = None,
+    tools: Sequence[Any] | None = None,
+    turns: bool = False,
     **settings: Any,
 ) -> RewardFunction:
     """An async reward function; TRL runs it concurrently with other reward functions.
@@ -45,7 +49,13 @@ def judge_reward(
         rubric: its column of rubrics: criteria, or the name of a rubric of the deployment.
         name: the reward's name in TRL's logs.
         group_size: ``GRPOConfig.num_generations``, to judge the completions of each prompt against
-            each other.
+            each other, by their last turns.
+        template: the name of a judging template; default: the deployment's.
+        tools: the tools, as functions or schemas; default: those of ``GRPOTrainer``. AsyncGRPO
+            shows its tools to no reward function: pass them here. With an empty list, the last
+            turn's text is sent alone.
+        turns: score each assistant turn too. TRL takes one reward a sample, so that the turns'
+            scores are logged, and reach the reward by a template that averages them.
         **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
             ``none``, and TRL leaves out samples whose reward is None.
 
@@ -56,7 +66,7 @@ def judge_reward(
     example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
     ``ValueError`` if a batch does not consist of whole groups.
     """
-    judged = _Judged(reference, question, settings, rubric, group_size)
+    judged = _Judged(reference, question, settings, rubric, group_size, template, tools, turns)
     return RewardFunction(name, judged, _score)
 
 
@@ -74,13 +84,15 @@ def judge_components(
     sample out of this component's baseline alone.
 
     Args:
-        *names: names of criteria, or of a composite's members.
+        *names: names of criteria, of a composite's members, or of turns (``turn_1``).
         reference: as in ``judge_reward``, but none by default.
         question: as in ``judge_reward``.
         rubric: as in ``judge_reward``.
-        **settings: as in ``judge_reward``; ``on_failure`` does not affect components.
+        **settings: as in ``judge_reward``, with its ``template``, ``tools`` and ``turns``;
+            ``on_failure`` does not affect components.
     """
-    judged = _Judged(reference, question, settings, rubric)
+    own = {name: settings.pop(name) for name in ("template", "tools", "turns") if name in settings}
+    judged = _Judged(reference, question, settings, rubric, **own)
     return [RewardFunction(name, judged, partial(_component, name)) for name in names]
 
 
@@ -107,8 +119,7 @@ class RewardFunction:
         Raises:
             TypeError: the trainer averages None away.
         """
-        trainer = getattr(columns.get("log_metric"), "__self__", None)
-        if any(each.__name__ == _AVERAGES_NONE for each in type(trainer).__mro__):
+        if any(each.__name__ == _AVERAGES_NONE for each in type(_trainer(columns)).__mro__):
             raise TypeError(
                 f"{_AVERAGES_NONE} counts a reward of None as 0; use GRPOTrainer, or set on_failure"
             )
@@ -124,6 +135,11 @@ def _component(name: str, result: ScoreResult) -> float | None:
     return components_of(result).get(name)
 
 
+def _trainer(columns: Mapping[str, Any]) -> Any:
+    """GRPOTrainer, whose method is an argument of reward functions; None in AsyncGRPO's worker."""
+    return getattr(columns.get("log_metric"), "__self__", None)
+
+
 class _Judged:
     """Scores each batch once, for all reward functions."""
 
@@ -134,11 +150,20 @@ class _Judged:
         settings: dict[str, Any],
         rubric: str | None = None,
         group_size: int | None = None,
+        template: str | None = None,
+        tools: Sequence[Any] | None = None,
+        turns: bool = False,
     ) -> None:
         if rubric and group_size:
             raise ValueError("rubric: groups are not judged by one; leave out group_size")
+        if turns and group_size:
+            raise ValueError("turns: groups are not judged by turn; leave out group_size")
         self._reference, self._question, self._rubric = reference, question, rubric
-        self._group_size = group_size
+        self._group_size, self._turns = group_size, turns
+        common = {"template": template, "turns": turns}
+        self._common = {name: value for name, value in common.items() if value}
+        # Schemas, since a spawned worker might not find the functions.
+        self._tools = None if tools is None else _schemas(tools)
         self._settings = {"on_failure": "none", **settings}
         self._connect()
 
@@ -174,6 +199,16 @@ class _Judged:
         questions = columns.get(self._question) if self._question else None
         rows = zip(completions, golds, questions or absent, rubrics, strict=True)
         requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
+        tools = self._tools
+        if tools is None:
+            tools = _schemas(getattr(_trainer(columns), "tools", None) or ())
+        if (tools or self._turns) and self._group_size is None:
+            said = zip(requests, columns["prompts"], completions, strict=True)
+            requests = [
+                conversation_of(each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools)
+                for each, prompt, text in said
+            ]
+        requests = [{**request, **self._common} for request in requests]
         if (state := columns.get("trainer_state")) is not None:
             count_steps(lambda: int(state.global_step))
         if self._group_size is None:
@@ -182,7 +217,7 @@ class _Judged:
             groups = _groups(requests, columns["prompts"], self._group_size)
             found = await asyncio.gather(*map(self._client.ascore_group, groups))
             results = [result for group in found for result in group.results]
-        _log(columns, results)
+        _log(columns, results, self._turns)
         check_first_results(self._client, results)
         return results
 
@@ -217,6 +252,8 @@ def _groups(
         asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
         if "reference" in group[0]:
             asked["reference"] = "\n\nor\n\n".join(group[0]["reference"])
+        if "template" in group[0]:
+            asked["template"] = group[0]["template"]
         if "question" in group[0]:
             asked["question"] = group[0]["question"]
         elif isinstance(of_prompts[0], str):
@@ -229,6 +266,20 @@ def _groups(
     return groups
 
 
+def _schemas(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """The tools' schemas, which transformers reads from functions for the policy's prompt too."""
+    if not tools:
+        return []
+    from transformers.utils import get_json_schema
+
+    return [get_json_schema(tool) if callable(tool) else dict(tool) for tool in tools]
+
+
+def _turns(said: Any, role: str) -> Sequence[Mapping[str, Any]]:
+    """The turns of a prompt or completion; a plain text is one."""
+    return [{"role": role, "content": said}] if isinstance(said, str) else said
+
+
 def _text(completion: Any) -> str:
     """A plain completion, or the assistant's last turn of a conversation."""
     if isinstance(completion, str):
@@ -238,7 +289,7 @@ def _text(completion: Any) -> str:
     return str(texts[-1] or "") if texts else ""
 
 
-def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult]) -> None:
+def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult], turns: bool) -> None:
     """Log metrics, and columns of TRL's completions table."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric) and results:
@@ -249,3 +300,11 @@ def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult]) -> None:
         samples = [sample_of({}, result) for result in results]
         for column in ("status", "source", "label", "probability"):
             log_extra(f"judge_{column}", [sample[column] for sample in samples])
+        if turns:
+            log_extra("judge_turns", [_scores_of_turns(result) for result in results])
+
+
+def _scores_of_turns(result: ScoreResult) -> str:
+    parts = (result.components or {}).items()
+    scores = [part.score for name, part in parts if name.startswith("turn_")]
+    return ", ".join("absent" if score is None else f"{score:g}" for score in scores)

@@ -15,23 +15,33 @@ Keys of a row's ``extra_info``:
   ``judge.inline_templates``).
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
+- ``rollout_conversation``, by ``agent_loop.py``: it is judged instead of the response.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import count, pairwise, takewhile
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import PROBE_RESPONSE, check_rows, request_of, text_of, texts_of
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.client.rows import (
+    PROBE_RESPONSE,
+    check_rows,
+    conversation_of,
+    request_of,
+    text_of,
+    texts_of,
+)
+from reward_serve.schema import ScoreResult, Status, failure
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
@@ -39,10 +49,12 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
-_ROW_SETTINGS = ("judged_data_sources", "group_size", "components")
+_ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns")
 """Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
+_TURNS = ("log", "mean", "differences")
+CONVERSATION = "rollout_conversation"
 _OPTIONS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -64,8 +76,13 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         raise ValueError(
             f"reward_kwargs: {', '.join(sorted(unknown))}: unknown; choose from {', '.join(ours)}"
         )
-    # A rule's 0 or 1 is on another scale than a place in a group.
-    chosen: dict[str, Any] = {"on_failure": "none" if settings.get("group_size") else "rule"}
+    if (turns := settings.get("turns")) not in (None, *_TURNS):
+        raise ValueError(f"reward_kwargs.turns: {turns!r} is not one of {', '.join(_TURNS)}")
+    if turns and settings.get("group_size"):
+        raise ValueError("reward_kwargs.turns: groups are not judged by turn; omit group_size")
+    # A rule's 0 or 1 is on another scale than a place in a group, or than turns.
+    by_rule = not settings.get("group_size") and turns in (None, "log")
+    chosen: dict[str, Any] = {"on_failure": "rule" if by_rule else "none"}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
     for name, key, variable in (
         ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
@@ -86,7 +103,11 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
 
 
 def request_for(
-    response: str, ground_truth: Any, info: Mapping[str, Any], group_size: int | None = None
+    response: str,
+    ground_truth: Any,
+    info: Mapping[str, Any],
+    group_size: int | None = None,
+    turns: bool = False,
 ) -> dict[str, Any]:
     """The scoring request for a row.
 
@@ -95,10 +116,15 @@ def request_for(
         ground_truth: the row's gold answers.
         info: the row's ``extra_info``.
         group_size: samples of a prompt, to judge them against each other.
+        turns: whether to score each assistant turn too.
     """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     gold = references(ground_truth, info.get("prompt") or question, info)
     request = request_of(response, gold, question, info.get("rubric"), info)
+    if group_size is None and (said := info.get(CONVERSATION)):
+        request = conversation_of(request, said["messages"], said["tools"])
+    if turns:
+        request["turns"] = True
     if model := text_of(info.get("model_name")):
         request["model"] = model
     template = text_of(info.get("prompt_template")) or "default"
@@ -188,7 +214,7 @@ async def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     **settings: Any,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Score a response.
 
     Args:
@@ -199,11 +225,11 @@ async def compute_score(
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
             others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other; and
-            ``components``, names for ``as_reward``.
+            judge the samples of a row (``extra_info.index``) against each other;
+            ``components``, names for ``as_reward``; and ``turns``, see ``rewards_of_turns``.
 
     Returns:
-        ``score`` and metrics of the request; see ``as_reward``.
+        ``score`` and metrics of the request; see ``as_reward`` and ``rewards_of_turns``.
 
     Raises:
         ValueError: a setting is unknown or invalid.
@@ -214,11 +240,19 @@ async def compute_score(
         found = await asyncio.to_thread(
             default_reward, data_source, solution_str, ground_truth, info
         )
-        absent = dict.fromkeys(settings.get("components") or (), math.nan)
-        return found | {f"component_{name}": value for name, value in absent.items()}
-    client = client_for(info, settings)
-    request = request_for(solution_str, ground_truth, info, settings.get("group_size"))
-    return as_reward(await client.ascore(request), settings.get("components") or ())
+        absent = {f"component_{name}": math.nan for name in settings.get("components") or ()}
+        no_turns = {"turn_scores": "[]", "turn_rewards": "[]"} if settings.get("turns") else {}
+        return found | absent | no_turns
+    client, turns = client_for(info, settings), settings.get("turns")
+    request = request_for(
+        solution_str, ground_truth, info, settings.get("group_size"), turns is not None
+    )
+    result = await client.ascore(request)
+    reward = as_reward(result, settings.get("components") or ())
+    if turns is None:
+        return reward
+    own = (info.get(CONVERSATION) or {}).get("turns")
+    return reward | rewards_of_turns(result, turns, own)
 
 
 def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:
@@ -250,6 +284,41 @@ def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, 
     }
 
 
+def rewards_of_turns(result: ScoreResult, turns: str, own: int | None) -> dict[str, Any]:
+    """The scores of a conversation's turns, and the rewards that ``agent_loop.py`` places.
+
+    Args:
+        result: a result with a score.
+        turns: ``mean`` divides the scores by their number; ``differences`` takes each from the
+            next, the first from 0; ``log`` makes no rewards.
+        own: the number of turns by the policy, the last ones; None for all.
+
+    Returns:
+        ``turn_scores`` and ``turn_rewards``, as JSON lists, since verl averages what is not text;
+        and ``score``, the sum of the rewards if there are any.
+
+    Raises:
+        ScoringError: a turn has no score, of which a reward would be made.
+    """
+    parts = result.components or {}
+    names = takewhile(parts.__contains__, map("turn_{}".format, count(1)))
+    scores = [parts[name].score for name in names]
+    scores = scores[-own:] if own else scores
+    reward: dict[str, Any] = {"turn_scores": json.dumps(scores), "turn_rewards": "[]"}
+    if turns == "log" or result.source == "fallback":
+        return reward
+    decided = [score for score in scores if score is not None]
+    if not decided or len(decided) < len(scores):
+        reason = f"{len(decided)} of {len(scores)} turns have a score"
+        raise ScoringError(failure(Status.UNPARSEABLE, reason))
+    rewards = (
+        [score / len(decided) for score in decided]
+        if turns == "mean"
+        else [after - before for before, after in pairwise([0.0, *decided])]
+    )
+    return reward | {"turn_rewards": json.dumps(rewards), "score": sum(rewards)}
+
+
 def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Score each row once, with a wrong response; if the service does not answer, log a warning.
 
@@ -267,7 +336,8 @@ def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, A
     def probe(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         info = row.get("extra_info") or {}
         truth = (row.get("reward_model") or {}).get("ground_truth")
-        return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info)
+        turns = settings.get("turns") is not None
+        return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info, turns=turns)
 
     judged = (row for row in rows if is_judged(str(row.get("data_source")), settings))
     failed = check_rows(map(probe, judged))

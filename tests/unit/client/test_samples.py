@@ -48,6 +48,9 @@ def test_the_end_of_a_long_response_and_the_labels_probability_are_kept() -> Non
         status=Status.OK, score=1.0, label="yes", probabilities={"yes": 0.9, "no": 0.1}
     )
     sample = sample_of({"response": "x" * 9000 + "#### 18"}, result)
+    turns = [{"role": "assistant", "content": "#### 18"}, {"role": "tool", "content": "?"}]
+    assert sample_of({"messages": turns}, result)["response_end"] == "#### 18"
+    assert sample_of({"messages": 18}, result)["response_end"] == ""  # an invalid request
 
     assert sample["probability"] == 0.9
     assert sample["response_end"].endswith("x#### 18")

@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from reward_serve_trl import judge_components, judge_reward
 from tests.fake_service import FakeService, Reply, dead_url
 
 
-async def called(rewards: Any, completions: list[str], **columns: Any) -> list[Any]:
+async def called(rewards: Any, completions: list[Any], **columns: Any) -> list[Any]:
     """What reward functions say of a batch, called as TRL calls them."""
     shared = {"prompts": ["p"] * len(completions), "completions": completions, **columns}
     return await asyncio.gather(*(reward(**shared) for reward in rewards))
@@ -189,3 +189,34 @@ async def test_a_batch_of_broken_groups_is_refused(
     reward = judge_reward(url=service.url, reference=None, group_size=2)
     with pytest.raises(ValueError, match="does not consist of groups of this size"):
         await reward(prompts=prompts, completions=["a"] * len(prompts))
+
+
+async def test_async_grpos_worker_sends_the_tools_that_the_reward_was_given(
+    service: FakeService,
+) -> None:
+    """In a spawned process, without the trainer, and with the keys of gpt-oss's chat template."""
+    tool = {"name": "add", "parameters": {}}
+    reward = judge_reward(url=service.url, tools=[tool], turns=True, template="t")
+    copied = pickle.loads(pickle.dumps(reward))
+    call = {"type": "function", "function": {"name": "add", "arguments": {"x": math.nan}}}
+    turn = {"role": "assistant", "content": "#### 18", "thinking": "", "tool_calls": [call]}
+    await called([copied], [[turn]], answer=["18"])
+
+    asked = service.calls[0].body["requests"][0]
+    said = {"name": "add", "arguments": '{"x": NaN}'}
+    prompt = {"role": "user", "content": "p"}
+    del turn["thinking"]
+    assert asked["messages"] == [prompt, {**turn, "tool_calls": [{"function": said}]}]
+    assert (asked["tools"], asked["turns"], asked["template"]) == ([tool], True, "t")
+    with pytest.raises(ValueError, match="turns: groups are not judged by turn"):
+        judge_reward(url=service.url, turns=True, group_size=4)
+
+
+async def test_with_an_empty_list_of_tools_the_last_turns_text_is_sent(
+    service: FakeService,
+) -> None:
+    trainer = SimpleNamespace(tools=[len])  # of which no schema can be made
+    log_metric = MethodType(lambda trainer, name, value: None, trainer)
+    reward = judge_reward(url=service.url, tools=[])
+    assert await called([reward], ["#### 18"], answer=["18"], log_metric=log_metric) == [[1.0]]
+    assert service.calls[0].body["requests"][0]["response"] == "#### 18"

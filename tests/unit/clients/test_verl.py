@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import math
 import sys
 from itertools import count
@@ -14,10 +15,15 @@ import pytest
 
 from reward_serve.client import ScoringError
 from reward_serve.client.rows import RefusedRowError
-from reward_serve.schema import Status
+from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
-from reward_serve_verl.scoring import check_first_rows, references, request_for
+from reward_serve_verl.scoring import (
+    check_first_rows,
+    references,
+    request_for,
+    rewards_of_turns,
+)
 from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
@@ -230,6 +236,8 @@ def test_the_drop_in_ends_a_run_whose_first_row_is_refused_and_scores_no_later_o
     ("settings", "match"),
     [
         ({"on_failur": "none"}, "reward_kwargs: on_failur: unknown; choose from url, app"),
+        ({"turns": True}, "turns: True is not one of log, mean, differences"),
+        ({"turns": "log", "group_size": 4}, "turns: groups are not judged by turn"),
         ({"judged_data_sources": {"a": "b"}}, r"kwargs\.judged_data_sources: .* list of them"),
     ],
 )
@@ -279,10 +287,39 @@ async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeS
     async def group(*samples: str) -> list[Any]:
         info = {"index": 3, "question": "How many?"}
         settings = {"url": service.url, "group_size": len(samples)}
-        rows = (compute_score("gsm8k", each, None, info, **settings) for each in samples)
-        return await asyncio.gather(*rows, return_exceptions=True)
+        rows = [compute_score("gsm8k", each, None, info, **settings) for each in samples]
+        return list(await asyncio.gather(*rows, return_exceptions=True))
 
     assert [one["score"] for one in await group("a", "aa", "aaaa")] == [0.25, 0.5, 1.0]
     placed, lost = await group("#### 18", "")  # one that its group cannot place
     assert placed["score"] == 1.0
     assert isinstance(lost, ScoringError) and lost.result.status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("turns", "scores", "own", "expected"),
+    [
+        ("mean", [0.5, 1.0], None, [0.25, 0.5]),
+        ("mean", [0.0, 0.5, 1.0], 2, [0.25, 0.5]),  # the first is of the prompt
+        ("differences", [0.5, 0.25, 1.0], 3, [0.5, -0.25, 0.75]),
+        ("log", [0.5, None], None, []),
+        ("mean", [0.5, None], None, None),
+        ("differences", [], None, None),
+    ],
+)
+def test_rewards_are_made_of_turns_that_all_have_a_score(
+    turns: str, scores: list[float | None], own: int | None, expected: list[float] | None
+) -> None:
+    parts = {
+        f"turn_{n}": {"score": score, "status": "error" if score is None else "ok"}
+        for n, score in enumerate(scores, 1)
+    }
+    result = ScoreResult.model_validate({"status": "ok", "score": 1.0, "components": parts})
+    if expected is None:
+        with pytest.raises(ScoringError, match=f"{len(scores) // 2} of {len(scores)} turns have"):
+            rewards_of_turns(result, turns, own)
+        return
+    found = rewards_of_turns(result, turns, own)
+    assert json.loads(found["turn_rewards"]) == expected
+    assert json.loads(found["turn_scores"]) == (scores[-own:] if own else scores)
+    assert found.get("score") == (sum(expected) if expected else None)

@@ -1,0 +1,98 @@
+"""Conversations with tools, by TRL 1.16's own loops: what is asked, and which rewards arrive.
+
+Real: chat template, parsing of calls, tools, rewards, a training step. Fake: the sampled texts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import get_json_schema
+from trl import GRPOConfig, GRPOTrainer
+from trl.chat_template_utils import qwen3_chat_template
+
+from reward_serve_trl import judge_reward
+from tests.fake_service import FakeService, dead_url
+from tests.tool_turns import PROMPT, SAMPLES, messages, multiply, texts
+
+REWARDS = [[1.0], [0.0], [np.nan], [np.nan]]
+
+
+class Calculator:
+    multiply = staticmethod(multiply)
+
+    def reset(self, **row: Any) -> None: ...
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Of bytes, with Qwen3's chat template."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = Tokenizer(models.BPE(vocab={each: n for n, each in enumerate(letters)}, merges=[]))
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = decoders.ByteLevel()
+    marks = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
+    found = PreTrainedTokenizerFast(tokenizer_object=words, **marks)
+    found.chat_template = qwen3_chat_template
+    return found
+
+
+def trained(out: Path, reward: Any, **tools: Any) -> Any:
+    """GRPOTrainer after a step on one group; ``rewards`` are what it got."""
+    ids, said = tokenizer(), list(map(texts, SAMPLES))
+
+    class Scripted(GRPOTrainer):  # type: ignore[misc]  # trl is untyped here
+        def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
+            """The next turn of each sample that has one: the others called no tool."""
+            turns = [ids.encode(each.pop(0) + "<|im_end|>") for each in said if each]
+            return turns, None
+
+        def _calculate_rewards(self, *batch: Any) -> Any:
+            self.rewards = super()._calculate_rewards(*batch)
+            return self.rewards
+
+    shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = LlamaConfig(vocab_size=len(ids), num_attention_heads=1, **shape)
+    args = GRPOConfig(
+        output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
+        num_generations=4, per_device_train_batch_size=4, save_strategy="no",
+        max_completion_length=1000,
+    )  # fmt: skip
+    rows = Dataset.from_list([{"prompt": PROMPT, "answer": "18"}] * 2)
+    model = LlamaForCausalLM(config)
+    trainer = Scripted(model, reward, args, rows, processing_class=ids, **tools)
+    trainer.train()
+    return trainer
+
+
+def assert_asked(service: FakeService, **fields: Any) -> None:
+    """The service's only call asks about all conversations and their tool."""
+    (call,) = service.calls
+    fields |= {"reference": ["18"], "tools": [get_json_schema(multiply)]}
+    own = ("id", "timeout_s")
+    asked = [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
+    expected = [{"messages": messages(each, name="multiply"), **fields} for each in SAMPLES]
+    assert asked == expected
+
+
+@pytest.mark.parametrize("tools", [{"tools": [multiply]}, {"environment_factory": Calculator}])
+def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
+    tools: dict[str, Any], tmp_path: Path
+) -> None:
+    with FakeService() as service:
+        trainer = trained(tmp_path, judge_reward(url=service.url, turns=True), **tools)
+
+    np.testing.assert_array_equal(trainer.rewards, REWARDS)
+    assert_asked(service, turns=True)
+    turns = ["absent, 1", "0", "absent", "absent, absent, absent"]
+    assert list(trainer._logs["extra"]["judge_turns"]) == turns
+
+
+def test_without_a_service_every_reward_is_absent(tmp_path: Path) -> None:
+    trainer = trained(tmp_path, judge_reward(url=dead_url(), timeout_s=0.2), tools=[multiply])
+    assert trainer.rewards.isnan().all()
