@@ -39,7 +39,7 @@ def test_the_shipped_templates_pass_and_a_copy_needs_another_name(
     ("changes", "field", "said"),
     [
         ({"user": BOTH}, "user", "must contain {response}"),
-        ({"user": BOTH + FENCED * 2}, "user", "{response} exactly once"),
+        ({"user": BOTH + FENCED * 2}, "user", "{conversation} exactly once"),
         ({"user": BOTH + "{respnse}"}, "user", "not a placeholder; write {response}"),
         ({"user": BOTH + "{{response}}"}, "user", "'{{response}}' is not filled in"),
         ({"system": "Judge {response}."}, "system", "move them to user"),

@@ -12,7 +12,7 @@ import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
 from reward_serve.judging.rendering import Renderer, shown_as
-from reward_serve.judging.turns import TurnRenderer
+from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
 from reward_serve.schema import Mode
 from reward_serve.templates import RUBRICS, Template, load_template, template_names
@@ -69,14 +69,16 @@ def test_a_conversations_turns_are_the_requests_whatever_they_say(
     tag = re.compile(r"</?(?:turn|call|conversation|reference|tools)\b(?: role=\"\w+\")?", re.I)
     fields = {"question": "", "reference": "18", "tools": ""}
 
-    template, show = load_template(name), TurnRenderer(renderer.encode).render
+    template = load_template(name)
 
     def structure(turns: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
         messages = [*map(Message.model_validate, turns)]
+        show = partial(
+            shown_turns, messages, template.view, shown_as(template), renderer.encode, {}
+        )
         prompt = renderer.render(
-            template, fields, "label", response_tokens=7000, reserve_tokens=1,
-            conversation=partial(show, messages, template.view, shown_as(template)),
-        )  # fmt: skip
+            template, fields, "label", response_tokens=7000, reserve_tokens=1, conversation=show
+        )
         controls = [token for token in prompt.token_ids if token in special]
         return controls, tag.findall(hub_tokenizer.decode(prompt.token_ids))
 
