@@ -261,23 +261,15 @@ class ScoreRequest(BaseModel):
         return {}
 
     @property
-    def before_response(self) -> "ScoreRequest":
-        """The request as it was before the first assistant turn: the task alone."""
-        turns = self.conversation
-        first = next(i for i, turn in enumerate(turns) if turn.role == "assistant")
-        update = {"response": None, "turns": False, "messages": turns[:first]}
-        return self.model_copy(update=update)
-
-    @property
     def states(self) -> "list[ScoreRequest]":
-        """The request as it was after each assistant turn and what its tools answered."""
+        """The request as it was before the first assistant turn, and after each with its tools'."""
         turns = self.conversation
         begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
-        own = {"response": None, "turns": False, "id": None, "metadata": None}
-        assert not self.shown_pieces  # which makes it, for the copies to have
+        own: dict[str, Any] = {"response": None, "turns": False, "id": None, "metadata": None}
+        own["shown_pieces"] = self.shown_pieces
         return [
             self.model_copy(update={**own, "messages": turns[:end]})
-            for end in [*begins[1:], len(turns)]
+            for end in [*begins, len(turns)]
         ]
 
     @property

@@ -248,7 +248,7 @@ class Renderer:
 
     def __init__(self, tokenizer: Tokenizer | None, max_prompt_tokens: int) -> None:
         self._tokenizer = tokenizer
-        self.encode = tokenizer.encode_plain if tokenizer else by_characters
+        self._encode = tokenizer.encode_plain if tokenizer else by_characters
         self._max_prompt_tokens = max_prompt_tokens
         self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
         self._read_short = lru_cache(_SHORT_TEXTS)(self._read_any)
@@ -270,7 +270,7 @@ class Renderer:
         response_tokens: int,
         reserve_tokens: int,
         enable_thinking: bool = False,
-        conversation: Callable[[int], ShownTurns] | None = None,
+        conversation: Callable[[Encode, Callable[[str], str], int], ShownTurns] | None = None,
     ) -> Prompt:
         """Render the prompt of one request.
 
@@ -287,7 +287,8 @@ class Renderer:
                 is less room.
             reserve_tokens: tokens of the model's context to keep for the judge's answer.
             enable_thinking: whether the chat template enables thinking.
-            conversation: shows the conversation in at most that many tokens, for templates that do.
+            conversation: shows the conversation, given how texts are tokenised and shown, and the
+                maximum tokens; for templates that show one.
 
         Raises:
             ValueError: the other fields leave no room for the response, the conversation cannot be
@@ -322,7 +323,8 @@ class Renderer:
             )
         budget = min(response_tokens, room // len(responses))
         if conversation is not None and responses == ["conversation"]:
-            return self._with_turns(skeleton, texts, encoded, conversation(budget))
+            turns = conversation(self._encode, shown, budget)
+            return self._with_turns(skeleton, texts, encoded, turns)
         cut = head = 0
         for name in responses:
             response = self._shown_response(template, fields[name], budget)
@@ -360,7 +362,7 @@ class Renderer:
 
     @cache  # noqa: B019 a renderer lives as long as its engine
     def _occurrence_tokens(self) -> int:
-        return max(len(self.encode(f" ({where})")[0]) for where in bundled_judge().OCCURRENCES)
+        return max(len(self._encode(f" ({where})")[0]) for where in bundled_judge().OCCURRENCES)
 
     def _read(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
         """A field's text as shown, and its tokens; a group's samples have theirs in common."""
@@ -368,18 +370,18 @@ class Renderer:
 
     def _read_any(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
         text = shown(text)
-        return text, self.encode(text)[0]
+        return text, self._encode(text)[0]
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
         if template.reference != "final_answer":
-            return shortened(text, budget, template.head_tokens, shown_as(template), self.encode)
+            return shortened(text, budget, template.head_tokens, shown_as(template), self._encode)
         found = committed(text)
         response = shortened(
             found.text,
             budget,
             template.head_tokens,
             shown_as(template),
-            self.encode,
+            self._encode,
             partial(_answer_of, found, template),
         )
         unread = max(0, len(text) - MAX_RESPONSE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -24,9 +24,10 @@ from reward_serve.judging.rendering import (
     shortened,
 )
 from reward_serve.messages import Message
+from reward_serve.schema import ScoreRequest
+from reward_serve.templates import Template
 from reward_serve_answers.committed import without_thinking
 
-View = Literal["last", "assistant", "full"]
 _LIMITS = (2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
 _TOGETHER = 4  # turns left out at once, so that few states differ in where they begin
@@ -34,13 +35,13 @@ _NO_NAME = re.compile(r"[^\w.:/-]")
 
 
 class Cutting(NamedTuple):
-    """How much of a conversation is shown.
+    """How much of a conversation is shown: maximum tokens of a turn's text, None for all.
 
     Attributes:
-        tools: maximum tokens of an old tool output; None for all.
-        texts: maximum tokens of another old turn's text, except the task.
+        tools: of an old tool output.
+        texts: of other old turns, except the task.
         turns: number of the oldest assistant turns, with what follows them, to leave out.
-        last: maximum tokens of a text in the last two assistant turns and what follows them.
+        last: in the last two assistant turns and what follows them.
     """
 
     tools: int | None = None
@@ -68,27 +69,25 @@ class ShownTurns(NamedTuple):
 
 
 def shown_turns(
-    turns: Sequence[Message],
-    view: View,
-    shown: Callable[[str], str],
+    request: ScoreRequest,
+    template: Template,
     encode: Encode,
-    kept: dict[Any, Shortened],
+    shown: Callable[[str], str],
     budget: int,
 ) -> ShownTurns:
-    """Show a conversation, cut to fit.
+    """Show a request's conversation as a template does, cut to ``budget`` tokens.
 
     Args:
-        turns: the conversation.
-        view: the turns to show.
-        shown: as for ``shortened``.
+        request: the request.
+        template: the template.
         encode: tokenises a text.
-        kept: texts with their tokens; the states of a conversation share it.
+        shown: as for ``shortened``.
         budget: maximum tokens.
 
     Raises:
         ValueError: the task and the calls do not fit.
     """
-    prepared = _Turns(turns, view, shown, encode, kept)
+    prepared = _Turns(request, template, encode, shown)
     cuttings = _cuttings(len(prepared.begins))
     at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
     if at == len(cuttings):
@@ -106,13 +105,14 @@ class _Turns:
 
     def __init__(
         self,
-        turns: Sequence[Message],
-        view: View,
-        shown: Callable[[str], str],
+        request: ScoreRequest,
+        template: Template,
         encode: Encode,
-        kept: dict[Any, Shortened],
+        shown: Callable[[str], str],
     ) -> None:
-        self._turns, self._shown, self._encode, self._read = turns, shown, encode, kept
+        turns, view = request.conversation, template.view
+        self._turns, self._shown, self._encode = turns, shown, encode
+        self._read: dict[object, Shortened] = request.shown_pieces
         seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
         self._seen = seen[-1:] if view == "last" else seen
         self.begins = [i for i in self._seen if turns[i].role == "assistant"]

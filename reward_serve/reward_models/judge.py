@@ -36,7 +36,7 @@ from reward_serve.judging.rendering import (
     cut_span,
     shown_as,
 )
-from reward_serve.judging.turns import ShownTurns, shown_turns
+from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
@@ -283,9 +283,9 @@ class Comparison:
             )
         gold = final_answer(reference) if self.template.reference == "final_answer" else reference
         ids = tokenizer.encode_plain(gold.strip())[0]
-        if len(ids) > MAX_LIKELIHOOD_TOKENS:
+        if not 0 < len(ids) <= MAX_LIKELIHOOD_TOKENS:
             raise InvalidRequestError(
-                f"reference: has {len(ids)} tokens, and mode likelihood takes at most "
+                f"reference: has {len(ids)} tokens, and mode likelihood takes 1 to "
                 f"{MAX_LIKELIHOOD_TOKENS}; send the final answer alone"
             )
         prompt = await self.render(reference)
@@ -347,7 +347,7 @@ class Comparison:
                     response_tokens=self.judge.budget(self.template),
                     reserve_tokens=self.generation.sampling.max_tokens,
                     enable_thinking=self.generation.enable_thinking,
-                    conversation=self._conversation(),
+                    conversation=partial(shown_turns, self.request, template),
                 )
         except ValueError as error:
             where = f"template: {template.name!r} in label mode: "
@@ -370,17 +370,6 @@ class Comparison:
         """A result with this template and fingerprint."""
         return ScoreResult(
             status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
-        )
-
-    def _conversation(self) -> Callable[[int], ShownTurns] | None:
-        """Shows the conversation in at most that many tokens; None for other templates."""
-        template = self.template
-        if "conversation" not in template.fields:
-            return None
-        request, encode = self.request, self.judge.renderer.encode
-        shown = shown_as(template)
-        return partial(
-            shown_turns, request.conversation, template.view, shown, encode, request.shown_pieces
         )
 
     def _is_long(self) -> bool:
@@ -553,7 +542,7 @@ class Judge(RewardModel):
         if comparison.mode != "likelihood":
             return result
         within_s = MODELS_SHARE * request.timeout_s
-        task = await in_time(self._score(request.before_response), within_s, "the task")
+        task = await in_time(self._score(request.states[0]), within_s, "the task")
         values: list[Any] = [(each.details or {}).get("logprob") for each in (task, *states)]
         differences = {
             f"turn_{number}": None if None in pair else pair[1] - pair[0]

@@ -40,7 +40,7 @@ async def scored_states(
         reads_answers: whether only a turn's text is read, so that a turn that calls tools and is
             not the last has no verdict.
     """
-    *states, _ = request.states
+    _, *states, _ = request.states
     within_s = MODELS_SHARE * request.timeout_s
 
     async def of(state: ScoreRequest) -> ScoreResult:

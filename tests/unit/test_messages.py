@@ -76,7 +76,8 @@ def test_the_last_assistant_turn_is_judged_and_each_state_ends_before_the_next()
         {"messages": [TASK, CALL, ANSWER, END, TASK], "turns": True, "id": "a"}
     )
     assert request.judged == "It is 42."
-    first, last = request.states
+    task, first, last = request.states
+    assert [turn.role for turn in task.conversation] == ["user"]
     assert [turn.role for turn in first.conversation] == ["user", "assistant", "tool"]
     assert last.conversation == request.conversation
     assert (last.turns, last.id, first.judged) == (False, None, "")
@@ -86,7 +87,7 @@ def test_a_response_follows_its_messages_or_its_question() -> None:
     sent = {"messages": [TASK, CALL, ANSWER], "response": "It is 42."}
     asked = ScoreRequest.model_validate(sent)
     assert asked.conversation[-1] == Message.model_validate(END)
-    assert len(asked.states) == 2
+    assert len(asked.states) == 3
     single = ScoreRequest.model_validate({"question": TASK["content"], "response": "It is 42."})
     assert single.conversation == [Message.model_validate(turn) for turn in (TASK, END)]
 

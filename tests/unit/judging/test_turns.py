@@ -8,7 +8,7 @@ import pytest
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer, shown_as
+from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
@@ -57,9 +57,8 @@ def shown(
     messages = [Message.model_validate(turn) for turn in turns]
     template = template or task_done()
     fields = {"reference": "42", "tools": "", "question": ""}
-    conversation = partial(
-        shown_turns, messages, template.view, shown_as(template), renderer.encode, {}
-    )
+    request = ScoreRequest.model_construct(messages=messages)
+    conversation = partial(shown_turns, request, template)
     return renderer.render(
         template, fields, "label",
         response_tokens=tokens, reserve_tokens=1, conversation=conversation,
@@ -131,7 +130,7 @@ def test_each_states_prompt_extends_the_one_before(renderer: Renderer) -> None:
     request = ScoreRequest.model_validate({"messages": long_run(8, 5), "turns": True})
     prompts = [
         shown(renderer, [turn.model_dump() for turn in state.conversation])
-        for state in request.states
+        for state in request.states[1:]
     ]
     for before, after in pairwise(prompts):
         assert text(after).startswith(text(before))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer, shown_as
+from reward_serve.judging.rendering import Renderer
 from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
-from reward_serve.schema import Mode
+from reward_serve.schema import Mode, ScoreRequest
 from reward_serve.templates import RUBRICS, Template, load_template, template_names
 from reward_serve_judge.weights import prepare_bundled
 from reward_serve_lab.attacks import crossed
@@ -73,9 +73,7 @@ def test_a_conversations_turns_are_the_requests_whatever_they_say(
 
     def structure(turns: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
         messages = [*map(Message.model_validate, turns)]
-        show = partial(
-            shown_turns, messages, template.view, shown_as(template), renderer.encode, {}
-        )
+        show = partial(shown_turns, ScoreRequest.model_construct(messages=messages), template)
         prompt = renderer.render(
             template, fields, "label", response_tokens=7000, reserve_tokens=1, conversation=show
         )
