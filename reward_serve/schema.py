@@ -273,7 +273,7 @@ class ScoreRequest(BaseModel):
         """The request as it was after each assistant turn and what its tools answered."""
         turns = self.conversation
         begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
-        own = {"response": None, "turns": False, "id": None, "metadata": None}
+        own = {"response": None, "turns": False, "id": None}
         assert not self.shown_pieces  # which makes it, for the copies to have
         return [
             self.model_copy(update={**own, "messages": turns[:end]})

@@ -200,7 +200,7 @@ def _cuttings(assistant_turns: int) -> list[Cutting]:
 
 
 def _text_of(turn: Message) -> str:
-    """A turn's text without thinking, with a number in place of each image."""
+    """A turn's text without thinking, with "[image]" in place of each image."""
     if turn.role == "assistant":
         return without_thinking(turn.text)
     if isinstance(turn.content, str):

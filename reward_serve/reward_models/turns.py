@@ -20,7 +20,7 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.composite import component_of, no_score
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
 _CALLS = "the turn calls tools and states no answer"
 
@@ -85,4 +85,7 @@ def with_turns(
         else:
             status, reason = no_score(parts, len(parts), "turns")
             update |= {"score": None, "status": status, "reason": reason, "source": None}
+            if status is Status.OVERLOADED:
+                pause_s = max(retry_after_s(each.details) for each in results)
+                update["details"] = {**(whole.details or {}), "retry_after_s": pause_s}
     return whole.model_copy(update=update)
