@@ -22,7 +22,7 @@ from pydantic import (
 
 MAX_NAME_CHARACTERS = 1024
 _TEXTS = ("text", "input_text", "output_text")
-_REASONING = {"reasoning_content", "reasoning"}
+_UNREAD = {"reasoning_content", "reasoning", "index"}  # streams number their calls
 
 
 def unicode_text(text: str) -> str:
@@ -112,14 +112,15 @@ class ToolCall(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: Name | None = None
-    type: Literal["function"] = "function"
+    type: Annotated[Literal["function"], BeforeValidator(lambda t: t or "function")] = "function"
     function: Function
 
     @model_validator(mode="before")
     @classmethod
     def _may_be_flat(cls, call: Any) -> Any:
         if isinstance(call, Mapping) and "name" in call and "function" not in call:
-            return {"function": dict(call)}
+            own = {key: call[key] for key in ("id", "type") if key in call}
+            return {**own, "function": {k: v for k, v in call.items() if k not in own}}
         return _without_empty(call, cls) if isinstance(call, Mapping) else call
 
     @property
@@ -211,7 +212,7 @@ def _without_empty(given: Mapping[str, Any], of: type[BaseModel]) -> dict[str, A
     return {
         key: value
         for key, value in given.items()
-        if key in of.model_fields or (key not in _REASONING and value not in (None, "", [], {}))
+        if key in of.model_fields or (key not in _UNREAD and value not in (None, "", [], {}))
     }
 
 

@@ -247,10 +247,10 @@ class ScoreRequest(BaseModel):
 
     @property
     def conversation(self) -> list[Message]:
-        """All turns: the messages, or else the question, then the response."""
+        """All turns: the messages, after the question if they have no user's, then the response."""
         turns = list(self.messages or ())
-        if not turns and self.question:
-            turns = [Message(role="user", content=self.question)]
+        if self.question and not any(turn.role == "user" for turn in turns):
+            turns.insert(0, Message(role="user", content=self.question))
         if self.response is not None:
             turns.append(Message(role="assistant", content=self.response))
         return turns
@@ -265,7 +265,7 @@ class ScoreRequest(BaseModel):
         """The request as it was before the first assistant turn, and after each with its tools'."""
         turns = self.conversation
         begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
-        own: dict[str, Any] = {"response": None, "turns": False, "id": None, "metadata": None}
+        own: dict[str, Any] = {"response": None, "turns": False, "id": None}
         own["shown_pieces"] = self.shown_pieces
         return [
             self.model_copy(update={**own, "messages": turns[:end]})

@@ -189,6 +189,7 @@ def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int]
 _MAX_SKELETONS = 64
 _SHORT = 2**12  # characters of a text whose tokens are kept
 _SHORT_TEXTS = 512
+_LONG_TEXTS = 4  # such as the tools of a conversation
 _CRITERION_STEP = 128  # tokens
 _AFTER_ANSWER = 100  # characters
 
@@ -252,6 +253,7 @@ class Renderer:
         self._max_prompt_tokens = max_prompt_tokens
         self._skeletons: dict[tuple[str, str, Mode, bool], Skeleton] = {}
         self._read_short = lru_cache(_SHORT_TEXTS)(self._read_any)
+        self._read_long = lru_cache(_LONG_TEXTS)(self._read_any)  # a conversation's states repeat
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
         """Label to token id; empty without a tokenizer.
@@ -366,7 +368,7 @@ class Renderer:
 
     def _read(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
         """A field's text as shown, and its tokens; a group's samples have theirs in common."""
-        return (self._read_short if len(text) <= _SHORT else self._read_any)(shown, text)
+        return (self._read_short if len(text) <= _SHORT else self._read_long)(shown, text)
 
     def _read_any(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
         text = shown(text)

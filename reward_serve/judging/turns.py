@@ -2,8 +2,9 @@
 
 Turns are tokenised one by one, so that the prompt of each state of a conversation extends that of
 the state before. A conversation that is too long is cut in steps, of which the first that fits is
-taken: first the middle of old tool output, then that of other old turns, then the oldest turns
-with what their tools answered, then the middle of the last ones. The task and calls stay whole.
+taken: first the middle of old tool output, then that of other old turns, then that of the last
+ones in part, then the oldest turns with what their tools answered, then the rest of the last ones.
+The task and calls stay whole.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
 from reward_serve_answers.committed import without_thinking
 
-_LIMITS = (2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
+_LIMITS = (8192, 4096, 2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
 _TOGETHER = 4  # turns left out at once, so that few states differ in where they begin
 _NO_NAME = re.compile(r"[^\w.:/-]")
@@ -88,7 +89,7 @@ def shown_turns(
         ValueError: the task and the calls do not fit.
     """
     prepared = _Turns(request, template, encode, shown)
-    cuttings = _cuttings(len(prepared.begins))
+    cuttings = _cuttings(len(prepared.begins), budget)
     at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
     if at == len(cuttings):
         least = prepared.length(cuttings[-1], budget)
@@ -186,21 +187,27 @@ class _Turns:
         return self._read[key]
 
 
-def _cuttings(assistant_turns: int) -> list[Cutting]:
-    """The ways to cut, from the whole to the least; each shows less than the one before."""
+def _cuttings(assistant_turns: int, budget: int) -> list[Cutting]:
+    """The ways to cut, from the whole to the least; each shows less than the one before.
+
+    Of a text in the last turns, an eighth of the budget is kept before any turn is left out: else
+    one long output would hide all that came before it.
+    """
+    most_of_last = [most for most in _LIMITS if most >= budget / 8] or [_LIMITS[0]]
     old = max(0, assistant_turns - 2)
     counts = [*range(_TOGETHER, old, _TOGETHER), *([old] if old else [])]
     return [
         Cutting(),
         *(Cutting(tools=most) for most in _LIMITS),
         *(Cutting(_LEAST, most) for most in _LIMITS),
-        *(Cutting(_LEAST, _LEAST, count) for count in counts),
-        *(Cutting(_LEAST, _LEAST, old, most) for most in _LIMITS),
+        *(Cutting(_LEAST, _LEAST, 0, most) for most in most_of_last),
+        *(Cutting(_LEAST, _LEAST, count, most_of_last[-1]) for count in counts),
+        *(Cutting(_LEAST, _LEAST, old, most) for most in _LIMITS if most < most_of_last[-1]),
     ]
 
 
 def _text_of(turn: Message) -> str:
-    """A turn's text without thinking, with a number in place of each image."""
+    """A turn's text without thinking, with "[image]" in place of each image."""
     if turn.role == "assistant":
         return without_thinking(turn.text)
     if isinstance(turn.content, str):

@@ -381,7 +381,8 @@ class Comparison:
         request = self.request
         response = min(len(request.judged), CHARACTERS_A_TOKEN * self.judge.budget(self.template))
         if "conversation" in self.template.fields:
-            response = request.sizes["messages"] + request.sizes["tools"]
+            sizes = request.sizes
+            response = sizes["messages"] + sizes["tools"]
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
         return takes_long(request) or prompts > LONG_PROMPT
@@ -537,19 +538,27 @@ class Judge(RewardModel):
         comparison = self._comparison(request, None)
         template = comparison.template
         reads_answers = "conversation" not in template.fields
-        states = await scored_states(request, self._score, trace, reads_answers)
-        result = with_turns(states, partial(expected, template), is_mean=template.turns == "turn")
-        if comparison.mode != "likelihood":
+        if comparison.mode == "likelihood" and len(request.references) > 1:
+            raise InvalidRequestError(
+                "reference: turns of mode likelihood compare states by one; send one, or no turns"
+            )
+        compares = comparison.mode == "likelihood"
+        states = await scored_states(request, self._score, trace, reads_answers, compares)
+        result = with_turns(
+            states[compares:], partial(expected, template), is_mean=template.turns == "turn"
+        )
+        if not compares:
             return result
-        within_s = MODELS_SHARE * request.timeout_s
-        task = await in_time(self._score(request.states[0]), within_s, "the task")
-        values: list[Any] = [(each.details or {}).get("logprob") for each in (task, *states)]
+        values: list[Any] = [(each.details or {}).get("logprob") for each in states]
         differences = {
             f"turn_{number}": None if None in pair else pair[1] - pair[0]
             for number, pair in enumerate(pairwise(values), 1)
         }
         return result.model_copy(
-            update={"details": {**(result.details or {}), "differences": differences}}
+            update={
+                "details": {**(result.details or {}), "differences": differences},
+                "usage": summed_usage(states),
+            }
         )
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:

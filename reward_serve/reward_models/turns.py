@@ -20,8 +20,10 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.composite import component_of, no_score
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
 
+MAX_SCORES = 512
+"""Of the states of a request by its references."""
 _CALLS = "the turn calls tools and states no answer"
 
 
@@ -30,6 +32,7 @@ async def scored_states(
     score: Callable[..., Awaitable[ScoreResult]],
     trace: Trace | None,
     reads_answers: bool = False,
+    with_task: bool = False,
 ) -> list[ScoreResult]:
     """The result of the state after each assistant turn; that of the last is the whole's.
 
@@ -39,13 +42,22 @@ async def scored_states(
         trace: of the whole.
         reads_answers: whether only a turn's text is read, so that a turn that calls tools and is
             not the last has no verdict.
+        with_task: whether the first result is of the task, before any assistant turn.
+
+    Raises:
+        InvalidRequestError: there are too many turns for the number of references.
     """
-    _, *states, _ = request.states
+    *states, _ = request.states if with_task else request.states[1:]
+    if (asked := len(states) * len(request.references)) > MAX_SCORES:
+        raise InvalidRequestError(
+            f"turns: by {len(request.references)} references they need {asked} scores, and the "
+            f"limit is {MAX_SCORES}; send fewer references"
+        )
     within_s = MODELS_SHARE * request.timeout_s
 
     async def of(state: ScoreRequest) -> ScoreResult:
-        called = next(t.tool_calls for t in reversed(state.messages or ()) if t.role == "assistant")
-        if reads_answers and called:
+        spoken = (t.tool_calls for t in reversed(state.messages or ()) if t.role == "assistant")
+        if reads_answers and next(spoken, None):
             return failure(Status.UNPARSEABLE, _CALLS)
         return await in_time(score(state), within_s, "a turn")
 
@@ -85,4 +97,7 @@ def with_turns(
         else:
             status, reason = no_score(parts, len(parts), "turns")
             update |= {"score": None, "status": status, "reason": reason, "source": None}
+            if status is Status.OVERLOADED:
+                pause_s = max(retry_after_s(each.details) for each in results)
+                update["details"] = {**(whole.details or {}), "retry_after_s": pause_s}
     return whole.model_copy(update=update)

@@ -179,10 +179,10 @@ class Template(BaseModel):
             )
         if not self.modes:
             raise ValueError("generate: is missing; add it, or label or likelihood")
-        if self.likelihood and {"reference", "criterion"} & set(shown):
+        if self.likelihood and (self.rules or {"reference", "criterion"} & set(shown)):
             raise ValueError(
                 "likelihood: the reference is the reply whose probability is asked for; remove "
-                "{reference} and {criterion} from user"
+                "rules, and {reference} and {criterion} from user"
             )
         if self.occurrence and not {"response", "reference"} <= set(shown):
             raise ValueError("occurrence: needs {response} and {reference} in user; or omit it")
@@ -221,7 +221,7 @@ class Template(BaseModel):
             return self
         user, absent = self.user, [name for name in _OPTIONAL if not present(name)]
         for name in absent:
-            user = re.sub(rf"(?m)^<{name}>\n\{{{name}\}}\n</{name}>\n", "", user)
+            user = re.sub(rf"(?m)^<{name}>\n\{{{name}\}}\n</{name}>(?:\n|\Z)", "", user)
         if user == self.user:
             return self
         digest = f"{self.digest}-without-{'-'.join(absent)}"

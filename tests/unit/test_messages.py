@@ -29,6 +29,8 @@ def called(call: Any) -> str:
         {"name": "add", "arguments": '{"x":1,"y":"é"}'},
         {"id": "b", "function": {"name": "add", "arguments": {"x": 1, "y": "é"}}},
         {"function": {"name": "add", "arguments": '{ "x": 1,\n"y": "\\u00e9"}'}, "index": None},
+        {"index": 0, "type": None, "function": {"name": "add", "arguments": '{"x":1,"y":"é"}'}},
+        {"id": "b", "type": "function", "name": "add", "arguments": '{"x":1,"y":"é"}'},
     ],
 )  # fmt: skip
 def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
@@ -73,7 +75,12 @@ def test_a_turn_is_read_as_apis_return_it() -> None:
 
 def test_the_last_assistant_turn_is_judged_and_each_state_ends_before_the_next() -> None:
     request = ScoreRequest.model_validate(
-        {"messages": [TASK, CALL, ANSWER, END, TASK], "turns": True, "id": "a"}
+        {
+            "messages": [TASK, CALL, ANSWER, END, TASK],
+            "turns": True,
+            "id": "a",
+            "metadata": {"p": 1},
+        }
     )
     assert request.judged == "It is 42."
     task, first, last = request.states
@@ -81,6 +88,7 @@ def test_the_last_assistant_turn_is_judged_and_each_state_ends_before_the_next()
     assert [turn.role for turn in first.conversation] == ["user", "assistant", "tool"]
     assert last.conversation == request.conversation
     assert (last.turns, last.id, first.judged) == (False, None, "")
+    assert first.metadata == {"p": 1}  # which a user's function may read
 
 
 def test_a_response_follows_its_messages_or_its_question() -> None:

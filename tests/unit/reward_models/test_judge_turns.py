@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
 import pytest
 
-from reward_serve.engines.base import LabelOutput
+from reward_serve.engines.base import LabelOutput, OverloadedError
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from tests.unit.reward_models.test_judge import FakeEngine, judge
@@ -141,3 +142,58 @@ async def test_an_explanation_shows_the_conversation_and_what_was_cut(template: 
     (cut,) = prompt.cut
     assert (cut.field, cut.turn) == ("messages", 2)
     assert 0 < cut.start < cut.end < len(old["content"])
+
+
+async def test_a_likelihood_counts_the_tasks_tokens_and_a_hang_leaves_the_other_turns() -> None:
+    class Hanging(LikelihoodEngine):
+        async def label_logprobs(self, prompt: Any, labels: Any) -> LabelOutput:
+            text = "".join(map(chr, prompt.token_ids))
+            if "of the task" in text and "It is 42." not in text:
+                await asyncio.sleep(60)
+            return await super().label_logprobs(prompt, labels)
+
+    request = asked(*RUN, turns=True, **LIKELIHOOD)
+    result = await judge(LikelihoodEngine(digits)).score(request)
+    assert result.usage.completion_tokens == 6
+    hung = asked(
+        *({**turn, "content": "of the task"} if turn is TASK else turn for turn in RUN),
+        turns=True,
+        timeout_s=0.4,
+        **LIKELIHOOD,
+    )
+    async with asyncio.timeout(0.4):
+        result = await judge(Hanging(digits)).score(hung)
+    assert components(result) == [None, pytest.approx(0.5)]
+    assert (result.details or {})["differences"] == {"turn_1": None, "turn_2": None}
+
+
+async def test_turns_of_a_likelihood_compare_states_by_one_reference() -> None:
+    request = asked(*RUN, turns=True, template="likelihood", reference=["42", "43"])
+    with pytest.raises(InvalidRequestError, match="send one"):
+        await judge(LikelihoodEngine(digits)).score(request)
+
+
+async def test_a_mean_without_an_overloaded_turn_says_when_to_retry() -> None:
+    def overloaded(prompt: str) -> dict[str, float]:
+        if "It is 42." not in prompt:
+            raise OverloadedError("the endpoint's rate limit", 20.0)
+        return after(prompt)
+
+    request = asked(*RUN, turns=True, template="turn_useful")
+    result = await judge(FakeEngine(overloaded)).score(request)
+    assert (result.status, (result.details or {})["retry_after_s"]) == (Status.OVERLOADED, 20.0)
+
+
+async def test_the_states_of_a_conversation_read_its_tools_once() -> None:
+    engine, read = FakeEngine(after, max_model_len=16_000), list[str]()
+    plain = engine.tokenizer.encode_plain
+
+    def encode_plain(text: str) -> Any:
+        read.append(text)
+        return plain(text)
+
+    engine.tokenizer.encode_plain = encode_plain
+    tools = [{"name": "add", "description": "x" * 5000}]
+    result = await judge(engine).score(asked(*RUN * 3, tools=tools, turns=True))
+    assert components(result) == pytest.approx([0.2, 0.9, 0.9, 0.9, 0.9, 0.9])
+    assert sum("xxx" in text for text in read) == 1

@@ -72,11 +72,24 @@ PAIR = "{response_1}\n{response_2}\n{reference}"
         ({"user": "{criterion} {conversation}"}, "must come after"),
         ({"label": None, "generate": None}, "generate: is missing"),
         ({"likelihood": {"instruction": "Answer."}}, "likelihood: the reference is the reply"),
+        (
+            {"user": "{response}", "rules": "gsm8k", "likelihood": {"instruction": "Answer."}},
+            "remove rules",
+        ),
     ],
 )
 def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         parse_template("mine", data(**changes))
+
+
+def test_an_absent_field_is_left_out_at_the_end_too() -> None:
+    template = inline_template("{CONVERSATION}\n{REFERENCE_SOLUTION}\n{TOOLS}")
+    assert template.without_absent(lambda name: name == "reference").fields == [
+        "conversation",
+        "reference",
+    ]
+    assert template.without_absent(lambda name: False).fields == ["conversation"]
 
 
 THEIRS = """Problem: {PROBLEM}
