@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
-from pydantic import ValidationError
 from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import load_env_creator
 from transformers.utils import get_json_schema
 
-from reward_serve.messages import Function, ToolCall, as_object
-from reward_serve_skyrl.envs import CUT_OFF, GSM8kJudgeEnv, fields_of
+from reward_serve.client.rows import conversation_of
+from reward_serve.messages import as_object
+from reward_serve_skyrl.envs import GSM8kJudgeEnv, fields_of
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -36,7 +36,7 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
         self._value = 0.0
         self.max_turns = self.extras.get("max_turns", 1)
         self.messages: list[dict[str, Any]] = []
-        self.metrics = CUT_OFF
+        self.metrics = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
 
     def init(self, prompt: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Begin the conversation; the policy's chat template shows it the tools."""
@@ -46,9 +46,9 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Run the turn's calls, and score the conversation if its reward is due."""
         self.turns += 1
-        turn, calls = assistant_turn(action)
-        done = not calls or self.turns >= self.max_turns
-        answers = [] if done else [self._answer(call) for call in calls]
+        turn = assistant_turn(action)
+        done = not turn["tool_calls"] or self.turns >= self.max_turns
+        answers = [] if done else [self._answer(**call) for call in turn["tool_calls"]]
         self.messages += [turn, *answers]
         reward = 0.0
         if done or self._when != "end":
@@ -60,13 +60,12 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
 
     def request(self, response: str) -> dict[str, Any]:
         """The request that scores the conversation, which from its first turn has the response."""
-        row = {**super().request(response), "messages": [*self.messages], "tools": self._schemas}
-        return {name: row[name] for name in row if name != "response" or not self.turns}
+        row = {**super().request(response), "tools": self._schemas}
+        return conversation_of(row, self.messages, self._schemas) if self.turns else row
 
-    def _answer(self, call: ToolCall) -> dict[str, Any]:
-        name, arguments = call.function.name, as_object(call.function.arguments or "{}")
+    def _answer(self, name: str, arguments: Any) -> dict[str, Any]:
         try:
-            if (tool := self._tools.get_tool(name)) is None or arguments is None:
+            if (tool := self._tools.get_tool(name)) is None:
                 names = ", ".join(self._tools.get_tool_names())
                 raise ValueError(f"write JSON with a name ({names}) and arguments, an object")
             said = str(tool(**arguments))
@@ -75,24 +74,16 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
         return {"role": "tool", "name": name, "content": said}
 
 
-def assistant_turn(text: str) -> tuple[dict[str, Any], list[ToolCall]]:
-    """A policy's text as an assistant turn, and its calls; thoughts contain none.
+def assistant_turn(text: str) -> dict[str, Any]:
+    """A policy's text as an assistant turn; thoughts contain no calls.
 
     A call that cannot be read has no name, and its text as arguments.
     """
-    calls: list[ToolCall] = []
-
-    def take(block: re.Match[str]) -> str:
-        try:
-            calls.append(ToolCall.model_validate({"function": as_object(block[1])}))
-        except ValidationError:
-            calls.append(ToolCall(function=Function(name="", arguments=block[1].strip())))
-        return ""
-
     thoughts, end, said = text.rpartition("</think>")
-    content = (thoughts + end + _CALL.sub(take, said)).strip()
-    read = [call.model_dump(exclude_none=True) for call in calls]
-    return {"role": "assistant", "content": content, "tool_calls": read}, calls
+    calls = [as_object(call) or {"arguments": call.strip()} for call in _CALL.findall(said)]
+    read = [{"name": str(c.get("name", "")), "arguments": c.get("arguments", {})} for c in calls]
+    content = (thoughts + end + _CALL.sub("", said)).strip()
+    return {"role": "assistant", "content": content, "tool_calls": read}
 
 
 def schemas_of(tools: Any) -> list[dict[str, Any]]:

@@ -24,8 +24,6 @@ from reward_serve.schema import ScoreResult, Status
 logger = logging.getLogger(__name__)
 
 JUDGE = "gsm8k_judge"
-CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
-"""The metrics of an episode that SkyRL ended before it was scored."""
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped

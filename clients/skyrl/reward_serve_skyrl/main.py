@@ -76,9 +76,8 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
     check_turns_are_rewarded(cfg)
     validate_cfg(cfg)
     if tools := cfg.environment.skyrl_gym.gsm8k_judge.tools:
-        cfg.generator.chat_template_kwargs.setdefault(
-            "tools", schemas_of(load_env_creator(tools)())
-        )
+        schemas = schemas_of(load_env_creator(tools)())
+        cfg.generator.chat_template_kwargs.setdefault("tools", schemas)
     return cfg
 
 
