@@ -159,26 +159,3 @@ def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
         else:
             return
     raise ValueError(f"environment.skyrl_gym.gsm8k_judge.reward={judge.reward}: {why}")
-
-
-def inexact(cfg: SkyRLTrainConfig) -> list[str]:
-    """Describe how undecided samples still affect training under these settings."""
-    algorithm, policy = cfg.trainer.algorithm, cfg.trainer.policy
-    placement = cfg.trainer.placement
-    gpus = placement.policy_num_nodes * placement.policy_num_gpus_per_node
-    ranks = gpus // policy.sequence_parallel_size
-    found = []
-    if ranks > 1 and (algorithm.use_kl_loss or algorithm.use_entropy_loss):
-        found.append(
-            "SkyRL pads mini-batches whose decided samples do not divide among "
-            f"{ranks} data-parallel ranks, and the KL and entropy losses include up to {ranks - 1} "
-            "padding rows"
-        )
-    if cfg.trainer.strategy == "megatron":
-        found.append(
-            "with strategy=megatron (not tested) the KL loss is a mean over micro-batches, and "
-            "the last may be smaller"
-        )
-    if algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == "adaptive":
-        found.append("the adaptive KL controller includes undecided samples")
-    return found
