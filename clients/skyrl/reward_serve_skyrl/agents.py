@@ -16,7 +16,7 @@ from transformers.utils import get_json_schema
 
 from reward_serve.client.rows import conversation_of
 from reward_serve.messages import as_object
-from reward_serve_skyrl.envs import GSM8kJudgeEnv, fields_of
+from reward_serve_skyrl.envs import GSM8kJudgeEnv
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -30,17 +30,15 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__(env_config, extras)
-        section = fields_of(env_config)
-        self._when, self._tools = section.get("reward", "end"), load_env_creator(section["tools"])()
+        self._when, self._tools = env_config.reward, load_env_creator(env_config.tools)()
         self._schemas = schemas_of(self._tools)
         self._value = 0.0
         self.max_turns = self.extras.get("max_turns", 1)
-        self.messages: list[dict[str, Any]] = []
         self.metrics = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
 
     def init(self, prompt: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Begin the conversation; the policy's chat template shows it the tools."""
-        self.messages = [*prompt]
+        self.messages: list[dict[str, Any]] = [*prompt]
         return prompt, {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
@@ -66,8 +64,7 @@ class AgentJudgeEnv(GSM8kJudgeEnv):
     def _answer(self, name: str, arguments: Any) -> dict[str, Any]:
         try:
             if (tool := self._tools.get_tool(name)) is None:
-                names = ", ".join(self._tools.get_tool_names())
-                raise ValueError(f"write JSON with a name ({names}) and arguments, an object")
+                raise ValueError("write JSON with a tool's name and arguments, an object")
             said = str(tool(**arguments))
         except Exception as error:  # SkyRL ends the process on any exception of an environment
             said = f"{type(error).__name__}: {error}"

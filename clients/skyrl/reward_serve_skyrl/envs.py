@@ -43,10 +43,10 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     def __new__(cls, env_config: Any = None, extras: Any = None) -> Any:
         """With ``tools``, an ``AgentJudgeEnv``."""
-        if cls is GSM8kJudgeEnv and "tools" in fields_of(env_config):
+        if cls is GSM8kJudgeEnv and getattr(env_config, "tools", None):
             from reward_serve_skyrl.agents import AgentJudgeEnv  # it needs transformers
 
-            return super().__new__(AgentJudgeEnv)
+            cls = AgentJudgeEnv
         return super().__new__(cls)
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
@@ -140,14 +140,10 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns:
         Settings of ``reward_serve.client.connect``, and fields of every request.
     """
-    others = ("max_undecided", "tools", "reward")  # read by the trainer and AgentJudgeEnv
-    settings = {k: value for k, value in fields_of(env_config).items() if k not in others}
-    common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
-    return settings, {name: value for name, value in common.items() if value}
-
-
-def fields_of(env_config: Any) -> dict[str, Any]:
-    """The fields of the section that are set."""
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
-    return {name: value for name, value in dict(env_config or {}).items() if value is not None}
+    others = ("max_undecided", "tools", "reward")  # read by the trainer and AgentJudgeEnv
+    fields = dict(env_config or {}).items()
+    settings = {name: value for name, value in fields if value is not None and name not in others}
+    common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
+    return settings, {name: value for name, value in common.items() if value}

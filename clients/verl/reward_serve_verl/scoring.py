@@ -115,7 +115,7 @@ def request_for(
         ground_truth: the row's gold answers.
         info: the row's ``extra_info``.
         group_size: samples of a prompt, to judge them against each other.
-        turns: see ``rewards_of_turns``; unless it is None, each assistant turn is scored too.
+        turns: see ``as_reward``; unless it is None, each assistant turn is scored too.
     """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     gold = references(ground_truth, info.get("prompt") or question, info)
@@ -224,11 +224,11 @@ async def compute_score(
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
             others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other;
-            ``components``, names for ``as_reward``; and ``turns``, see ``rewards_of_turns``.
+            judge the samples of a row (``extra_info.index``) against each other; and
+            ``components`` and ``turns``, see ``as_reward``.
 
     Returns:
-        ``score`` and metrics of the request; see ``as_reward`` and ``rewards_of_turns``.
+        ``score`` and metrics of the request; see ``as_reward``.
 
     Raises:
         ValueError: a setting is unknown or invalid.
@@ -243,26 +243,28 @@ async def compute_score(
         return found | absent | ({_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {})
     client, turns = client_for(info, settings), settings.get("turns")
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
-    result = await client.ascore(request)
-    reward = as_reward(result, settings.get("components") or ())
-    return reward | rewards_of_turns(result, turns) if turns else reward
+    return as_reward(await client.ascore(request), settings.get("components") or (), turns)
 
 
-def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:
+def as_reward(
+    result: ScoreResult, components: Sequence[str] = (), turns: str | None = None
+) -> dict[str, Any]:
     """A result as verl's reward dict.
 
     Args:
         result: the result.
         components: names of criteria, or of a composite's members; verl needs the same keys for
             every sample, whatever its rubric.
+        turns: ``log``, or ``differences``, a reward for each turn: its score less the one before.
 
     Returns:
         ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``,
         ``latency_ms``, the time in the service, and ``component_<name>`` for each name, NaN where
-        it has no score.
+        it has no score; and with turns a JSON list, since verl averages what is not text:
+        ``turn_scores``, or ``turn_rewards``, which ``agent_loop.py`` places.
 
     Raises:
-        ScoringError: the result has no score.
+        ScoringError: the result has no score, or a turn has none, of which a reward would be made.
     """
     if result.score is None:
         raise ScoringError(result)
@@ -274,22 +276,11 @@ def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, 
         **metrics_of(result),
         "latency_ms": result.latency_ms,
         **{f"component_{name}": scores.get(name, math.nan) for name in components},
+        **(_of_turns(result, turns) if turns else {}),
     }
 
 
-def rewards_of_turns(result: ScoreResult, turns: str) -> dict[str, str]:
-    """The scores of a conversation's turns, or the rewards that ``agent_loop.py`` places.
-
-    Args:
-        result: a result with a score.
-        turns: ``log``; or ``differences``, the rewards, each score less the one before.
-
-    Returns:
-        ``turn_scores`` or ``turn_rewards``: a JSON list, since verl averages what is not text.
-
-    Raises:
-        ScoringError: a turn has no score, of which a reward would be made.
-    """
+def _of_turns(result: ScoreResult, turns: str) -> dict[str, str]:
     scores = turns_of(result)
     decided = [score for score in scores if score is not None]
     if turns == "log":

@@ -17,12 +17,7 @@ from reward_serve.client.rows import RefusedRowError
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
-from reward_serve_verl.scoring import (
-    check_first_rows,
-    references,
-    request_for,
-    rewards_of_turns,
-)
+from reward_serve_verl.scoring import as_reward, check_first_rows, references, request_for
 from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
@@ -313,6 +308,6 @@ def test_rewards_are_made_of_turns_that_all_have_a_score(
     result = ScoreResult.model_validate({"status": "ok", "score": 1.0, "components": parts})
     if expected is None:
         with pytest.raises(ScoringError, match=f"{len(scores) // 2} of {len(scores)} turns have"):
-            rewards_of_turns(result, turns)
+            as_reward(result, turns=turns)
     else:
-        assert rewards_of_turns(result, turns) == expected
+        assert as_reward(result, turns=turns) == as_reward(result) | expected
