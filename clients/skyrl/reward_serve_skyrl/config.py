@@ -31,7 +31,7 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     ``max_undecided``; at 1 it never stops.
 
     With ``tools``, a ``skyrl_gym`` ``ToolGroup`` as ``module:Class``, the environment has several
-    turns (``AgentJudgeEnv``). ``reward`` is ``end``: one score, of the whole conversation;
+    turns. ``reward`` is ``end``: one score, of the whole conversation;
     ``turns``: a score after each turn; or ``differences`` between each and the one before.
 
     One of ``samples_every`` results is written to ``samples``, a JSONL file. If SkyRL logs to
