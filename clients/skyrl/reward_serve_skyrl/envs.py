@@ -51,13 +51,14 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         self.metrics: dict[str, float] = {}
         self.messages: list[dict[str, Any]] = []
         self.max_turns = self.extras.get("max_turns", 1)
-        self._when, self._value = getattr(env_config, "reward", "end"), 0.0
+        section: Any = asdict(env_config) if is_dataclass(env_config) else dict(env_config or {})
+        self._when, self._value = section.get("reward", "end"), 0.0
         self._tools = None
-        if tools := getattr(env_config, "tools", None):
+        if tools := section.get("tools"):
             self._tools = load_env_creator(tools)()
             self._schemas = schemas_of(self._tools)
             self.metrics = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
-        settings, self._common = settings_of(env_config)
+        settings, self._common = settings_of(section)
         if settings.get("on_failure") == "raise":
             raise ValueError(
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
