@@ -51,7 +51,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         self.metrics: dict[str, float] = {}
         self.messages: list[dict[str, Any]] = []
         self.max_turns = self.extras.get("max_turns", 1)
-        section: Any = asdict(env_config) if is_dataclass(env_config) else dict(env_config or {})
+        section: Any = env_config or {}
+        section = section if isinstance(section, Mapping) else asdict(section)
         self._when, self._value = section.get("reward", "end"), 0.0
         self._tools = None
         if tools := section.get("tools"):
