@@ -90,9 +90,16 @@ def _in_one_spelling(arguments: Any) -> Any:
     if arguments is None:
         return ""
     if not isinstance(arguments, str):
-        return as_json(arguments) if isinstance(arguments, Mapping) else arguments
+        return as_json(arguments)
     value = as_object(arguments)
     return arguments if value is None else as_json(value)
+
+
+def _cut(name: Any) -> Any:
+    """A name that a policy wrote, whatever it wrote."""
+    if not isinstance(name, str):
+        return name
+    return name[:MAX_NAME_CHARACTERS].encode("utf-8", "replace").decode()
 
 
 class Function(BaseModel):
@@ -100,7 +107,7 @@ class Function(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name
+    name: Annotated[Name, BeforeValidator(_cut)]
     arguments: Annotated[Text, BeforeValidator(_in_one_spelling, json_schema_input_type=Any)] = (
         Field("", description="A JSON string or an object. Text that is no JSON is shown as it is.")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 PROMPT = [{"role": "user", "content": "How much is 6 * 3?"}]
@@ -37,7 +38,8 @@ def messages(sample: list[str | tuple[str, str]], **of_tool: str) -> list[dict[s
         if isinstance(turn, str):
             said.append({"role": "assistant", "content": turn})
             continue
-        call = {"function": {"name": "multiply", "arguments": turn[0]}}
-        said.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        call = {"name": "multiply", "arguments": json.loads(turn[0], parse_constant=str)}
+        calls = [{"type": "function", "function": call}]
+        said.append({"role": "assistant", "content": "", "tool_calls": calls})
         said.append({"role": "tool", "content": turn[1], **of_tool})
     return said

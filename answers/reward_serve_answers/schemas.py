@@ -17,7 +17,8 @@ from reward_serve_answers.calls import read_json, shown
 from reward_serve_answers.committed import without_thinking
 from reward_serve_answers.values import RIGHT, WRONG, UnusableReferenceError
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)|```[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"^[ \t]*```[ \t]*(\w*)(.*?)```[ \t]*$", re.MULTILINE | re.DOTALL)
+_OPEN = re.compile(r"^[ \t]*```", re.MULTILINE)
 _REFERENCE = re.compile(r'"\$(?:ref|dynamicRef)": ("[^"]*")')
 
 
@@ -27,12 +28,11 @@ def compare(response: str, schema: str) -> list[Any]:
     The JSON is the last block fenced as ``json``, or without a name; else the whole response.
     """
     validator, text = validator_of(schema), without_thinking(response)
-    _, *parts = _FENCE.split(text)  # a block's name, the block, no name, the text between...
-    if parts:
-        blocks = {
-            (n or "").lower(): block for n, block in zip(parts[::4], parts[1::4], strict=True)
-        }
-        text = "" if len(parts) % 4 else blocks.get("json", blocks.get("", ""))
+    found = list(_BLOCK.finditer(text))
+    if found:
+        blocks = {block[1].lower(): block[2] for block in found}
+        is_open = _OPEN.search(text, found[-1].end())  # the response was cut off in a block
+        text = "" if is_open else blocks.get("json", blocks.get("", ""))
     try:
         value = read_json(text)
     except ValueError:

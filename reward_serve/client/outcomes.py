@@ -124,3 +124,9 @@ def components_of(result: ScoreResult) -> dict[str, float]:
     """The score of each component that has one."""
     parts = (result.components or {}).items()
     return {name: part.score for name, part in parts if part.score is not None}
+
+
+def turns_of(result: ScoreResult) -> list[float | None]:
+    """The score of each assistant turn; None where it has none."""
+    parts = (result.components or {}).items()
+    return [part.score for name, part in parts if name.startswith("turn_")]

@@ -8,6 +8,7 @@ from typing import Any
 
 from reward_serve.client.client import Client
 from reward_serve.client.outcomes import failed_status
+from reward_serve.messages import Message
 from reward_serve.schema import ScoreResult, Status
 
 PROBED_ROWS = 8
@@ -85,38 +86,16 @@ def request_of(
 
 
 def conversation_of(
-    request: Mapping[str, Any],
-    messages: Iterable[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
+    request: Mapping[str, Any], messages: Iterable[Any], tools: Sequence[Any]
 ) -> dict[str, Any]:
     """A row's request for a conversation, which stands for its response and its question.
 
-    Args:
-        request: the request of the row.
-        messages: the prompt's turns and the policy's, as a chat template takes them. Arguments of
-            a call may be of any type: a policy's mistakes are shown to the judge, not refused.
-        tools: the schemas of its tools.
+    Messages are as a chat template takes them; NaN in a call's arguments becomes text.
     """
-    kept = {key: value for key, value in request.items() if key not in ("response", "question")}
-    known = {"tools": list(tools)} if tools else {}
-    return {**kept, "messages": [_turn(each) for each in messages], **known}
-
-
-def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
-    fields = ("role", "content", "name", "tool_call_id")  # and not a template's own
-    turn = {field: message[field] for field in fields if message.get(field) is not None}
-    if calls := message.get("tool_calls"):
-        turn["tool_calls"] = [_call(call) for call in calls]
-    return turn
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    called = call.get("function", call)
-    arguments = called.get("arguments")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments)  # NaN too, which no request may contain as a value
-    named = {"id": call["id"]} if call.get("id") else {}
-    return {**named, "function": {"name": called["name"], "arguments": arguments}}
+    said = json.loads(json.dumps(list(messages), default=str), parse_constant=str)
+    turns = [{key: turn[key] for key in Message.model_fields if key in turn} for turn in said]
+    own = {key: value for key, value in request.items() if key not in ("response", "question")}
+    return {**own, "messages": turns, "tools": list(tools)}
 
 
 def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:

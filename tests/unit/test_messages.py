@@ -44,6 +44,7 @@ def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
         (None, '""'),
         ('{"x": 1', '"{\\"x\\": 1"'),
         ("[1]", '"[1]"'),
+        ([1], '"[1]"'),
         ('{"x": 1e999}', '"{\\"x\\": 1e999}"'),
         ('{"x": 1, "x": 2}', '"{\\"x\\": 1, \\"x\\": 2}"'),
         ('{"x": "\\ud800"}', '{"x": "\\ud800"}'),
@@ -53,6 +54,12 @@ def test_arguments_that_are_no_json_object_are_shown_as_they_are(
     arguments: Any, shown: str
 ) -> None:
     assert called({"name": "f", "arguments": arguments}) == f'{{"name": "f", "arguments": {shown}}}'
+
+
+def test_a_name_that_a_policy_wrote_is_cut_and_replaced_not_refused() -> None:
+    assert (
+        called({"name": "\ud800" + "f" * 2000}) == f'{{"name": "?{"f" * 1023}", "arguments": ""}}'
+    )
 
 
 def test_a_turn_is_read_as_apis_return_it() -> None:

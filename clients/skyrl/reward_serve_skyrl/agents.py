@@ -1,101 +1,45 @@
-"""An environment of several turns: the policy calls tools, the service scores the conversation.
+"""What a policy calls, and the tools that answer it.
 
-Calls stand in ``<tool_call>`` tags, as Hermes and Qwen write them. A turn without one is the last.
+Calls stand in ``<tool_call>`` tags, as Hermes and Qwen write them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
-from pydantic import ValidationError
-from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
-from skyrl_gym.envs.registration import load_env_creator
-from transformers.utils import get_json_schema
-
-from reward_serve.messages import Function, ToolCall, as_object
-from reward_serve_skyrl.envs import CUT_OFF, GSM8kJudgeEnv, fields_of
+from reward_serve.messages import as_object
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
 
-class AgentJudgeEnv(GSM8kJudgeEnv):
-    """An environment with tools, rewarded at its end or after each turn.
-
-    An episode ends at a turn without a verdict, and is undecided. So is one that SkyRL cuts off
-    before it is scored.
-    """
-
-    def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
-        super().__init__(env_config, extras)
-        section = fields_of(env_config)
-        self._when, self._tools = section.get("reward", "end"), load_env_creator(section["tools"])()
-        self._schemas = schemas_of(self._tools)
-        self._value = 0.0
-        self.max_turns = self.extras.get("max_turns", 1)
-        self.messages: list[dict[str, Any]] = []
-        self.metrics = CUT_OFF
-
-    def init(self, prompt: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Begin the conversation; the policy's chat template shows it the tools."""
-        self.messages = [*prompt]
-        return prompt, {}
-
-    def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Run the turn's calls, and score the conversation if its reward is due."""
-        self.turns += 1
-        turn, calls = assistant_turn(action)
-        done = not calls or self.turns >= self.max_turns
-        answers = [] if done else [self._answer(call) for call in calls]
-        self.messages += [turn, *answers]
-        reward = 0.0
-        if done or self._when != "end":
-            reward = value = self.reward(action)
-            done = done or self.metrics["judge_undecided"] == 1
-            if self._when == "differences":
-                reward, self._value = value - self._value, value
-        return BaseTextEnvStepOutput(observations=answers, reward=reward, done=done, metadata={})
-
-    def request(self, response: str) -> dict[str, Any]:
-        """The request that scores the conversation, which from its first turn has the response."""
-        row = {**super().request(response), "messages": [*self.messages], "tools": self._schemas}
-        return {name: row[name] for name in row if name != "response" or not self.turns}
-
-    def _answer(self, call: ToolCall) -> dict[str, Any]:
-        name, arguments = call.function.name, as_object(call.function.arguments or "{}")
-        try:
-            if (tool := self._tools.get_tool(name)) is None or arguments is None:
-                names = ", ".join(self._tools.get_tool_names())
-                raise ValueError(f"write JSON with a name ({names}) and arguments, an object")
-            said = str(tool(**arguments))
-        except Exception as error:  # SkyRL ends the process on any exception of an environment
-            said = f"{type(error).__name__}: {error}"
-        return {"role": "tool", "name": name, "content": said}
+def answer(tools: Any, name: str, arguments: Any) -> dict[str, Any]:
+    """The turn of a tool of a ``ToolGroup`` that is called; an error is its answer."""
+    try:
+        if (tool := tools.get_tool(name)) is None:
+            raise ValueError("write JSON with a tool's name and arguments, an object")
+        said = str(tool(**arguments))
+    except Exception as error:  # SkyRL ends the process on any exception of an environment
+        said = f"{type(error).__name__}: {error}"
+    return {"role": "tool", "name": name, "content": said}
 
 
-def assistant_turn(text: str) -> tuple[dict[str, Any], list[ToolCall]]:
-    """A policy's text as an assistant turn, and its calls; thoughts contain none.
+def assistant_turn(text: str) -> dict[str, Any]:
+    """A policy's text as an assistant turn; thoughts contain no calls.
 
     A call that cannot be read has no name, and its text as arguments.
     """
-    calls: list[ToolCall] = []
-
-    def take(block: re.Match[str]) -> str:
-        try:
-            calls.append(ToolCall.model_validate({"function": as_object(block[1])}))
-        except ValidationError:
-            calls.append(ToolCall(function=Function(name="", arguments=block[1].strip())))
-        return ""
-
     thoughts, end, said = text.rpartition("</think>")
-    content = (thoughts + end + _CALL.sub(take, said)).strip()
-    read = [call.model_dump(exclude_none=True) for call in calls]
-    return {"role": "assistant", "content": content, "tool_calls": read}, calls
+    calls = [as_object(call) or {"arguments": call.strip()} for call in _CALL.findall(said)]
+    read = [{"name": str(c.get("name", "")), "arguments": c.get("arguments", {})} for c in calls]
+    content = (thoughts + end + _CALL.sub("", said)).strip()
+    return {"role": "assistant", "content": content, "tool_calls": read}
 
 
 def schemas_of(tools: Any) -> list[dict[str, Any]]:
     """The schemas of a ``ToolGroup``'s methods, from their signatures and docstrings."""
+    from transformers.utils import get_json_schema
+
     methods = (getattr(type(tools), name).func for name in tools.get_tool_names())
     return [get_json_schema(MethodType(method, tools)) for method in methods]

@@ -31,7 +31,7 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     ``max_undecided``; at 1 it never stops.
 
     With ``tools``, a ``skyrl_gym`` ``ToolGroup`` as ``module:Class``, the environment has several
-    turns (``AgentJudgeEnv``). ``reward`` is ``end``: one score, of the whole conversation;
+    turns. ``reward`` is ``end``: one score, of the whole conversation;
     ``turns``: a score after each turn; or ``differences`` between each and the one before.
 
     One of ``samples_every`` results is written to ``samples``, a JSONL file. If SkyRL logs to
@@ -129,10 +129,10 @@ def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
             f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be between 0 and 1, a "
             "share of a step's samples"
         )
-    if cfg.generator.merge_stepwise_output:
+    if cfg.generator.step_wise_trajectories:
         raise ValueError(
-            "generator.merge_stepwise_output=true drops the metric that marks undecided samples; "
-            "set it to false"
+            "generator.step_wise_trajectories=true: undecided samples cannot be left out, as only "
+            "an episode's last step has its metrics; set it to false"
         )
     if cfg.trainer.algorithm.loss_reduction == "token_mean_legacy":
         raise ValueError(
@@ -142,52 +142,20 @@ def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
 
 
 def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which an agent has one turn, or SkyRL drops the rewards of turns.
+    """Refuse settings under which turns have no rewards of their own.
 
     Raises:
         ValueError: there is such a setting; the message has the remedy.
     """
-    judge, generator = cfg.environment.skyrl_gym.gsm8k_judge, cfg.generator
-    reward, by_turn = f"reward={judge.reward}", judge.reward != "end"
-    last_only = generator.step_wise_trajectories or generator.chat_template.name_or_path
-    by_rule = f"on_failure={judge.on_failure}: rules score answers, not turns; set none"
-    for wrong, why in (
-        (
-            judge.reward not in ("end", "turns", "differences"),
-            f"{reward}: use end, turns or differences",
-        ),
-        (by_turn and not judge.tools, f"{reward}: without tools there is one turn; set end"),
-        (by_turn and judge.on_failure in ("rule", "lexical"), by_rule),
-        (
-            by_turn and last_only,
-            f"{reward}: with generator.step_wise_trajectories or generator.chat_template, SkyRL "
-            "trains on the last turn's reward alone; set end",
-        ),
-        (judge.tools and judge.group_size, "group_size: conversations are not compared; unset it"),
-        (judge.tools and generator.max_turns < 2, "tools: set generator.max_turns to 2 or more"),
-    ):
-        if wrong:
-            raise ValueError(f"environment.skyrl_gym.gsm8k_judge.{why}")
-
-
-def inexact(cfg: SkyRLTrainConfig) -> list[str]:
-    """Describe how undecided samples still affect training under these settings."""
-    algorithm, policy = cfg.trainer.algorithm, cfg.trainer.policy
-    placement = cfg.trainer.placement
-    gpus = placement.policy_num_nodes * placement.policy_num_gpus_per_node
-    ranks = gpus // policy.sequence_parallel_size
-    found = []
-    if ranks > 1 and (algorithm.use_kl_loss or algorithm.use_entropy_loss):
-        found.append(
-            "SkyRL pads mini-batches whose decided samples do not divide among "
-            f"{ranks} data-parallel ranks, and the KL and entropy losses include up to {ranks - 1} "
-            "padding rows"
-        )
-    if cfg.trainer.strategy == "megatron":
-        found.append(
-            "with strategy=megatron (not tested) the KL loss is a mean over micro-batches, and "
-            "the last may be smaller"
-        )
-    if algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == "adaptive":
-        found.append("the adaptive KL controller includes undecided samples")
-    return found
+    judge = cfg.environment.skyrl_gym.gsm8k_judge
+    if judge.reward == "end":
+        return
+    why = "use end, turns or differences"
+    if judge.reward in ("turns", "differences"):
+        if judge.on_failure in ("rule", "lexical"):
+            why = "rules score answers, not turns; set on_failure=none"
+        elif cfg.generator.chat_template.name_or_path:
+            why = "with generator.chat_template SkyRL trains on the last reward alone; set end"
+        else:
+            return
+    raise ValueError(f"environment.skyrl_gym.gsm8k_judge.reward={judge.reward}: {why}")

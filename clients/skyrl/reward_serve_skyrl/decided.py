@@ -20,7 +20,6 @@ import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
 
 from reward_serve.client.samples import COLUMNS, TABLE, SampleReader, count_steps
-from reward_serve_skyrl.envs import CUT_OFF
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +36,9 @@ class TooManyUndecidedError(RuntimeError):
 class DecidedOnly:
     """Mixin for ``RayPPOTrainer`` and ``FullyAsyncRayPPOTrainer``; put it before them in the bases.
 
-    A sample is undecided if its environment has the metric ``judge_undecided``; with
-    ``generator.step_wise_trajectories``, also if SkyRL ended it before its environment did. A group
-    left with fewer than two samples to compare contributes nothing, and a mini-batch without
-    samples takes no optimiser step.
+    A sample is undecided if its environment has the metric ``judge_undecided``. A group left with
+    fewer than two samples to compare contributes nothing, and a mini-batch without samples takes no
+    optimiser step.
 
     The metric ``reward/undecided_share`` is the undecided share of a step's samples. Logged rewards
     are those of decided samples; the reward of an undecided sample is NaN.
@@ -84,14 +82,13 @@ class DecidedOnly:
         self._log_samples()
         seen, seen_uids = metrics_generator_output or generator_output, metrics_uids or uids
         undecided = _undecided(seen)
-        self._check_share(_marks(seen))
+        self._check_share(undecided, seen)
         if not any(undecided):
             return super().postprocess_generator_output(  # type: ignore[misc]
                 generator_output, uids, metrics_generator_output, metrics_uids
             )
         decided = [row for row, absent in enumerate(undecided) if not absent]
-        read = {"rewards": seen["rewards"], "is_last_step": _ends(seen)}
-        metrics = {k: [v[row] for row in decided] for k, v in read.items()} if decided else None
+        metrics = {"rewards": [seen["rewards"][row] for row in decided]} if decided else None
         before = set(self.all_metrics)
         output, uids = super().postprocess_generator_output(  # type: ignore[misc]
             _neutral(generator_output, uids),
@@ -117,21 +114,20 @@ class DecidedOnly:
         if self._samples is not None and (rows := self._samples.rows()):
             self.tracker.log_samples_to_table(TABLE, list(COLUMNS), rows, self.global_step)
 
-    def _check_share(self, samples: Sequence[Mapping[str, float]]) -> None:
-        undecided = [metrics for metrics in samples if metrics.get(UNDECIDED)]
-        share = len(undecided) / len(samples)
+    def _check_share(self, undecided: Sequence[bool], seen: Any) -> None:
+        share = sum(undecided) / len(undecided)
         self.all_metrics["reward/undecided_share"] = share
         if not share:
             return
         why = Counter(
             name.removeprefix(_FAILED)
-            for metrics in undecided
-            for name, value in metrics.items()
-            if name.startswith(_FAILED) and value
+            for metrics in seen["env_metrics"]
+            for name, value in (metrics or {}).items()
+            if metrics.get(UNDECIDED) and name.startswith(_FAILED) and value
         )
         reasons = ", ".join(f"{status} {count}" for status, count in why.most_common())
         what = (
-            f"step {self.global_step}: {len(undecided)} of {len(samples)} samples are undecided"
+            f"step {self.global_step}: {sum(undecided)} of {len(undecided)} samples are undecided"
             f" ({reasons})"
         )
         limit = self.cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
@@ -148,8 +144,7 @@ class DecidedOnly:
         undecided = _undecided(generator_output)
         if any(undecided):
             comparing = str(self.cfg.trainer.algorithm.advantage_estimator) in _COMPARING
-            ends = _ends(generator_output)
-            data.metadata["rows_to_train"] = rows_to_train(uids, undecided, ends, comparing)
+            data.metadata["rows_to_train"] = rows_to_train(uids, undecided, comparing)
         return data
 
     def compute_advantages_and_returns(self, data: Any) -> Any:
@@ -172,40 +167,23 @@ class DecidedOnly:
         return super().compute_advantages_and_returns(taken)  # type: ignore[misc]
 
 
-def rows_to_train(
-    uids: Sequence[str], undecided: Sequence[bool], ends: Sequence[bool], comparing: bool
-) -> list[int]:
+def rows_to_train(uids: Sequence[str], undecided: Sequence[bool], comparing: bool) -> list[int]:
     """The rows of decided samples.
 
     Args:
         uids: the group of each row.
-        undecided: whether each row's sample is undecided.
-        ends: whether each row is its sample's last.
-        comparing: also leave out a group's only decided sample; GRPO would train on its raw reward.
+        undecided: whether each row is undecided.
+        comparing: also leave out a group's only decided row; GRPO would train on its raw reward.
     """
-    rows = list(zip(uids, undecided, ends, strict=True))
-    missing = {uid for uid, absent, _ in rows if absent}
-    left = Counter(uid for uid, absent, end in rows if end and not absent)
+    missing = {uid for uid, absent in zip(uids, undecided, strict=True) if absent}
+    left = Counter(uid for uid, absent in zip(uids, undecided, strict=True) if not absent)
     lone = {uid for uid in missing if comparing and left[uid] < 2}
     return [row for row, uid in enumerate(uids) if not undecided[row] and uid not in lone]
 
 
 def _undecided(generator_output: Any) -> list[bool]:
-    absent = [bool(metrics.get(UNDECIDED)) for metrics in _marks(generator_output)]
-    return [absent[sample] for sample in np.cumsum([0, *_ends(generator_output)[:-1]])]
-
-
-def _marks(generator_output: Any) -> list[Mapping[str, float]]:
-    """The metrics of each sample's environment."""
-    ends = _ends(generator_output)
-    marks = generator_output.get("env_metrics") or [{}] * len(ends)
-    missing = CUT_OFF if generator_output.get("is_last_step") else {}
-    return [metrics or missing for metrics, end in zip(marks, ends, strict=True) if end]
-
-
-def _ends(generator_output: Any) -> list[bool]:
-    """Whether each row is its sample's last step, which has the metrics."""
-    return generator_output.get("is_last_step") or [True] * len(generator_output["response_ids"])
+    marks = generator_output.get("env_metrics") or [{}] * len(generator_output["response_ids"])
+    return [bool((metrics or {}).get(UNDECIDED)) for metrics in marks]
 
 
 def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
@@ -230,8 +208,6 @@ def _taken(data: Any, rows: Sequence[int]) -> Any:
     taken = type(data)({k: None if v is None else v[index] for k, v in data.items()})
     uids = [data.metadata["uids"][row] for row in rows]
     taken.metadata = {**data.metadata, "uids": uids, "pad_size": 0}
-    if ends := data.metadata.get("is_last_step"):
-        taken.metadata["is_last_step"] = [ends[row] for row in rows]
     for name, old in _boundaries(data.metadata).items():
         ends = np.searchsorted(rows, np.array(old)).tolist()
         taken.metadata[name] = [(start, end) for start, end in ends if start < end]

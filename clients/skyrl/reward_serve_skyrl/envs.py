@@ -1,4 +1,4 @@
-"""A single-turn environment that scores each response with the service.
+"""An environment that scores a response, or a conversation with tools, with the service.
 
 ``step`` blocks until the judge answers. The generator steps environments in threads, so other
 trajectories are generated meanwhile.
@@ -14,26 +14,28 @@ from statistics import fmean
 from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
-from skyrl_gym.envs.registration import register, registry
+from skyrl_gym.envs.registration import load_env_creator, register, registry
 
 from reward_serve.client import connect, metrics_of
 from reward_serve.client.outcomes import components_of
-from reward_serve.client.rows import check_first_results, request_of
+from reward_serve.client.rows import check_first_results, conversation_of, request_of
 from reward_serve.schema import ScoreResult, Status
+from reward_serve_skyrl.agents import answer, assistant_turn, schemas_of
 
 logger = logging.getLogger(__name__)
 
 JUDGE = "gsm8k_judge"
-CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
-"""The metrics of an episode that SkyRL ended before it was scored."""
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
-    """A single-turn environment, rewarded by a ``reward_serve`` service.
+    """An environment rewarded by a ``reward_serve`` service: of one turn, or with tools of several.
 
     A failed judge is not a wrong answer: by default the rule verifier is used instead
     (``on_failure``). If the sample is still undecided, its metric ``judge_undecided`` is 1 and
     ``DecidedOnly`` leaves it out of training. SkyRL requires a reward, so it is 0.0.
+
+    With tools, a turn without a call is the last, and so is one without a verdict. An episode that
+    SkyRL cuts off before it is scored is undecided.
 
     Args:
         env_config: the environment's section of the configuration.
@@ -43,19 +45,21 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         ValueError: a setting is invalid.
     """
 
-    def __new__(cls, env_config: Any = None, extras: Any = None) -> Any:
-        """With ``tools``, an ``AgentJudgeEnv``."""
-        if cls is GSM8kJudgeEnv and "tools" in fields_of(env_config):
-            from reward_serve_skyrl.agents import AgentJudgeEnv  # it needs transformers
-
-            return super().__new__(AgentJudgeEnv)
-        return super().__new__(cls)
-
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.extras = extras or {}
         self.metrics: dict[str, float] = {}
-        settings, self._common = settings_of(env_config)
+        self.messages: list[dict[str, Any]] = []
+        self.max_turns = self.extras.get("max_turns", 1)
+        section: Any = env_config or {}
+        section = section if isinstance(section, Mapping) else asdict(section)
+        self._when, self._value = section.get("reward", "end"), 0.0
+        self._tools = None
+        if tools := section.get("tools"):
+            self._tools = load_env_creator(tools)()
+            self._schemas = schemas_of(self._tools)
+            self.metrics = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
+        settings, self._common = settings_of(section)
         if settings.get("on_failure") == "raise":
             raise ValueError(
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
@@ -68,11 +72,25 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             )
         self._client = connect(**{"on_failure": "rule", **settings})
 
+    def init(self, prompt: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Begin the conversation; the policy's chat template shows it the tools."""
+        self.messages = [*prompt]
+        return prompt, {}
+
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Score the response and end the episode."""
-        return BaseTextEnvStepOutput(
-            observations=[], reward=self.reward(action), done=True, metadata={}
-        )
+        """Run the turn's calls, and score the response or the conversation if it is due."""
+        self.turns += 1
+        turn = assistant_turn(action)
+        calls = turn["tool_calls"] if self._tools and self.turns < self.max_turns else []
+        answers = [answer(self._tools, **call) for call in calls]
+        self.messages += [turn, *answers]
+        done, reward = not calls, 0.0
+        if done or self._when != "end":
+            reward = value = self.reward(action)
+            done = done or self.metrics["judge_undecided"] == 1
+            if self._when == "differences":
+                reward, self._value = value - self._value, value
+        return BaseTextEnvStepOutput(observations=answers, reward=reward, done=done, metadata={})
 
     def reward(self, response: str) -> float:
         """The score of the service or its fallback; 0.0 if undecided (see the metrics).
@@ -120,10 +138,14 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         return means
 
     def request(self, response: str) -> dict[str, Any]:
-        """The request that scores a response to this row."""
+        """The request that scores a response to this row, or after a turn the conversation."""
         info = self.extras.get("extra_info") or {}
         gold = (self.extras.get("reward_spec") or {}).get("ground_truth")
         row = request_of(response, gold, info.get("question"), info.get("rubric"), info)
+        if self._tools and self.turns:
+            row = conversation_of(row, self.messages, self._schemas)
+        elif self._tools:
+            row["tools"] = self._schemas
         return {**self._common, **row}
 
 
@@ -142,14 +164,10 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns:
         Settings of ``reward_serve.client.connect``, and fields of every request.
     """
-    others = ("max_undecided", "tools", "reward")  # read by the trainer and AgentJudgeEnv
-    settings = {k: value for k, value in fields_of(env_config).items() if k not in others}
-    common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
-    return settings, {name: value for name, value in common.items() if value}
-
-
-def fields_of(env_config: Any) -> dict[str, Any]:
-    """The fields of the section that are set."""
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
-    return {name: value for name, value in dict(env_config or {}).items() if value is not None}
+    others = ("max_undecided", "tools", "reward")  # not of the client
+    fields = dict(env_config or {}).items()
+    settings = {name: value for name, value in fields if value is not None and name not in others}
+    common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}
+    return settings, {name: value for name, value in common.items() if value}

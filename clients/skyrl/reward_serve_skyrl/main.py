@@ -6,7 +6,6 @@ It takes the settings of ``skyrl.train.entrypoints.main_base`` and those of the 
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
@@ -27,12 +26,9 @@ from reward_serve_skyrl.config import (
     check_judging_overlaps,
     check_turns_are_rewarded,
     check_undecided_can_be_left_out,
-    inexact,
 )
 from reward_serve_skyrl.decided import DecidedOnly
 from reward_serve_skyrl.envs import JUDGE, GSM8kJudgeEnv, register_envs, settings_of
-
-logger = logging.getLogger(__name__)
 
 
 class SyncTrainer(DecidedOnly, RayPPOTrainer):  # type: ignore[misc]  # skyrl is untyped
@@ -76,9 +72,8 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
     check_turns_are_rewarded(cfg)
     validate_cfg(cfg)
     if tools := cfg.environment.skyrl_gym.gsm8k_judge.tools:
-        cfg.generator.chat_template_kwargs.setdefault(
-            "tools", schemas_of(load_env_creator(tools)())
-        )
+        schemas = schemas_of(load_env_creator(tools)())
+        cfg.generator.chat_template_kwargs.setdefault("tools", schemas)
     return cfg
 
 
@@ -142,8 +137,6 @@ def train(cfg: JudgedTrainConfig) -> None:
     """Train in this process, with the environment registered in it."""
     register_envs()
     check_judge_answers(cfg)
-    if exceptions := inexact(cfg):
-        logger.warning("undecided samples are left out of training, but %s", "; ".join(exceptions))
     experiment = (FullyAsyncExp if cfg.trainer.fully_async.enabled else SyncExp)(cfg)
     check_first_rows(cfg, experiment.train_dataset)
     experiment.run()

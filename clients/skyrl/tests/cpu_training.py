@@ -21,7 +21,6 @@ from skyrl.backends.skyrl_train.distributed.dispatch import MeshDispatch
 from skyrl.backends.skyrl_train.utils.ppo_utils import PolicyLossRegistry
 from skyrl.backends.skyrl_train.workers.worker import PolicyWorkerBase
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer, GeneratedOutputGroup
-from skyrl.train.generators.base import TrajectoryID
 
 from reward_serve_skyrl.config import JudgedTrainConfig
 
@@ -147,16 +146,8 @@ def samples_of(rewards: Sequence[Sequence[float | None]]) -> list[Sample]:
     return made
 
 
-def output_of(samples: Sequence[Sample], step_wise: bool = False) -> dict[str, Any]:
-    """The samples as SkyRL's generator gives them; step-wise, of a first token and the rest."""
-    if step_wise:
-        first = [Sample(s.group, 0.0, s.tokens[:1]) for s in samples]
-        rest = [Sample(s.group, s.reward, s.tokens[1:]) for s in samples]
-        rows = output_of([row for pair in zip(first, rest, strict=True) for row in pair])
-        ids = [TrajectoryID(s.group, n) for n, s in enumerate(samples) for _ in range(2)]
-        last = {"is_last_step": [False, True] * len(samples), "trajectory_ids": ids}
-        marks = [mark for s in samples for mark in ({}, s.metrics)]
-        return {**rows, **last, "env_metrics": marks}
+def output_of(samples: Sequence[Sample]) -> dict[str, Any]:
+    """The samples as SkyRL's generator gives them."""
     return {
         "prompt_token_ids": [[30, 2 + int(s.group[-1])] for s in samples],
         "response_ids": [s.tokens for s in samples],
@@ -169,9 +160,9 @@ def output_of(samples: Sequence[Sample], step_wise: bool = False) -> dict[str, A
     }
 
 
-def group_of(samples: Sequence[Sample], step_wise: bool = False) -> GeneratedOutputGroup:
+def group_of(samples: Sequence[Sample]) -> GeneratedOutputGroup:
     """One prompt's samples as the asynchronous trainer's generation workers give them."""
-    return GeneratedOutputGroup(output_of(samples, step_wise), samples[0].group, 1)
+    return GeneratedOutputGroup(output_of(samples), samples[0].group, 1)
 
 
 def config(samples: Sequence[Sample], *overrides: str) -> JudgedTrainConfig:
@@ -209,9 +200,8 @@ def step(trainer: Any, samples: Sequence[Sample]) -> list[torch.Tensor]:
     with on_cpu():
         if isinstance(trainer, FullyAsyncRayPPOTrainer):
             groups = [list(group) for _, group in groupby(samples, lambda s: s.group)]
-            step_wise = trainer.cfg.generator.step_wise_trajectories
             data = trainer.convert_generation_group_mini_batch_to_training_input(
-                [group_of(group, step_wise) for group in groups]
+                [group_of(group) for group in groups]
             )
             asyncio.run(trainer._run_training(data))
         else:
@@ -222,9 +212,8 @@ def step(trainer: Any, samples: Sequence[Sample]) -> list[torch.Tensor]:
 
 def _step_synchronously(trainer: Any, samples: Sequence[Sample]) -> None:
     """What ``RayPPOTrainer.train`` does between generation and saving."""
-    step_wise = trainer.cfg.generator.step_wise_trajectories
-    uids = [s.group for s in samples for _ in range(1 + step_wise)]
-    output, uids = trainer.postprocess_generator_output(output_of(samples, step_wise), uids)
+    uids = [s.group for s in samples]
+    output, uids = trainer.postprocess_generator_output(output_of(samples), uids)
     data = trainer.fwd_logprobs_values_reward(trainer.convert_to_training_input(output, uids))
     data = trainer.compute_advantages_and_returns(data)
     data.pop("rewards")

@@ -86,61 +86,51 @@ def test_each_turn_has_its_reward_at_its_last_token(
 
 
 @pytest.mark.parametrize(
-    ("status", "turns", "reward", "step_wise"),
+    ("status", "turns", "reward"),
     [
-        ("unparseable", [*SOLVED[:2], "no verdict"], "end", False),
-        ("unparseable", [*SOLVED[:2], "no verdict"], "end", True),
-        ("unparseable", [SOLVED[0], call(1, 0), "worth 1", "unasked"], "turns", False),
-        ("cut_off", [SOLVED[0]] * 4, "end", False),
-        ("cut_off", [SOLVED[0]] * 4, "end", True),
-        ("error", SOLVED, "end", True),
-        ("error", SOLVED, "turns", False),
+        ("unparseable", [*SOLVED[:2], "no verdict"], "end"),
+        ("unparseable", [SOLVED[0], call(1, 0), "worth 1", "unasked"], "turns"),
+        ("cut_off", [SOLVED[0]] * 4, "end"),
+        ("error", SOLVED, "turns"),
     ],
 )
 def test_an_episode_without_a_verdict_is_not_trained_on(
-    status: str, turns: list[str], reward: str, step_wise: bool, tokenizer: Any
+    status: str, turns: list[str], reward: str, tokenizer: Any
 ) -> None:
     step = ["trainer.train_batch_size=1", "trainer.policy_mini_batch_size=1", "timeout_s=1"]
-    step += ["generator.n_samples_per_prompt=3", f"generator.step_wise_trajectories={step_wise}"]
+    step += ["generator.n_samples_per_prompt=3", f"reward={reward}", "max_undecided=1"]
     down, length = status == "error", 100 if status == "cut_off" else 1000
     with FakeService(Worth()) as service:
         url = dead_url() if down else service.url
-        step += [f"generator.max_input_length={length}", f"reward={reward}", "max_undecided=1"]
-        config = agent(url, *step)
+        config = agent(url, *step, f"generator.max_input_length={length}")
         said = [turns, ["worth 1"], ["worth 0"]]
         _, output = rollout(config, tokenizer, said, [extras(n) for n in range(3)])
-    trainer, rows = trainer_of(SyncTrainer, config), len(output["rewards"])
-    output, uids = trainer.postprocess_generator_output(output, ["prompt"] * rows)
+    trainer = trainer_of(SyncTrainer, config)
+    output, uids = trainer.postprocess_generator_output(output, ["prompt"] * 3)
     data = trainer.convert_to_training_input(output, uids)
 
     assert trainer.all_metrics["reward/undecided_share"] == (1 if down else 1 / 3)
-    assert data.metadata["rows_to_train"] == ([] if down else [rows - 2, rows - 1])
-    failed = [marks.get(f"judge_failed_{status}") for marks in output["env_metrics"]]
-    assert step_wise or failed[0] == 1
+    assert data.metadata["rows_to_train"] == ([] if down else [1, 2])
+    assert output["env_metrics"][0][f"judge_failed_{status}"] == 1
 
 
 @pytest.mark.parametrize(
-    ("overrides", "reason"),
+    ("override", "reason"),
     [
-        (["reward=turn"], "reward=turn: use end, turns or differences"),
-        (["reward=turns", "tools=null"], "without tools there is one turn"),
-        (["reward=turns", "on_failure=rule"], "rules score answers, not turns"),
-        (["reward=turns", "generator.step_wise_trajectories=true"], "last turn's reward alone"),
-        (["reward=turns", "generator.chat_template.name_or_path=x"], "last turn's reward alone"),
-        (["group_size=4"], "conversations are not compared"),
-        (["generator.max_turns=1"], "max_turns to 2 or more"),
+        ("reward=turn", "reward=turn: use end, turns or differences"),
+        ("on_failure=rule", "reward=turns: rules score answers, not turns"),
+        ("generator.chat_template.name_or_path=x", "trains on the last reward alone"),
     ],
 )
-def test_settings_that_lose_rewards_are_refused(overrides: list[str], reason: str) -> None:
+def test_settings_that_lose_rewards_are_refused(override: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_turns_are_rewarded(agent("http://x", *overrides))
+        check_turns_are_rewarded(agent("http://x", "reward=turns", override))
 
 
 def test_a_run_gives_the_tools_to_the_policys_chat_template_and_to_the_service() -> None:
     register_envs()
     with FakeService() as service:
-        run = [*settings("judge", "sync", REWARD_SERVE_URL=service.url), TOOLS]
-        cfg = read_config([*run, "generator.max_turns=4"])
+        cfg = read_config([*settings("judge", "sync", REWARD_SERVE_URL=service.url), TOOLS])
         check_first_rows(cfg, [([], None, extras(0), "0")])
 
     (given,) = cfg.generator.chat_template_kwargs["tools"]
@@ -152,13 +142,10 @@ def test_a_run_gives_the_tools_to_the_policys_chat_template_and_to_the_service()
     ("text", "content", "names"),
     [
         (f"First. {call(1, 2)}\n{call(3, 4)}", "First.", ["divide", "divide"]),
-        ('<tool_call>{"name": "divide", "arguments": "{1}"}', "", ["divide"]),
         (f"<think>{call(1, 2)}</think> 18", f"<think>{call(1, 2)}</think> 18", []),
         ("<tool_call>{divide 1</tool_call>", "", [""]),
-        ('<tool_call>{"name": 1}</tool_call>', "", [""]),
     ],
 )
 def test_calls_are_read_as_written(text: str, content: str, names: list[str]) -> None:
-    turn, calls = assistant_turn(text)
-
-    assert (turn["content"], [each.function.name for each in calls]) == (content, names)
+    turn = assistant_turn(text)
+    assert (turn["content"], [each["name"] for each in turn["tool_calls"]]) == (content, names)

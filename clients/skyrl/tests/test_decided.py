@@ -82,19 +82,13 @@ def assert_equal(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("step_wise", ["false", "true"])
 def test_gradients_are_those_of_a_step_without_the_undecided(
-    mode: str, reduction: str, step_wise: str, without: Any
+    mode: str, reduction: str, without: Any
 ) -> None:
     samples = samples_of(FOURS)
-    settings = [
-        f"trainer.algorithm.loss_reduction={reduction}",
-        f"generator.step_wise_trajectories={step_wise}",
-    ]
+    setting = f"trainer.algorithm.loss_reduction={reduction}"
 
-    assert_equal(
-        with_undecided(mode, samples, *settings), without(mode, decided(samples), *settings)
-    )
+    assert_equal(with_undecided(mode, samples, setting), without(mode, decided(samples), setting))
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "maxrl", "reinforce++"])
@@ -133,16 +127,14 @@ def test_so_are_they_on_two_data_parallel_ranks(without: Any) -> None:
     ],
     ids=["lone survivor", "mini-batch without samples"],
 )
-@pytest.mark.parametrize("step_wise", ["false", "true"])
 def test_a_lone_survivor_trains_nothing_and_an_empty_mini_batch_takes_no_step(
-    mode: str, groups: list[list[float | None]], size: int, step_wise: str, without: Any
+    mode: str, groups: list[list[float | None]], size: int, without: Any
 ) -> None:
     samples = samples_of(groups)
     rest = decided(s for s in samples if s.group != "prompt 1")
-    settings = [f"trainer.policy_mini_batch_size={size}"]
-    settings += [f"generator.step_wise_trajectories={step_wise}"]
+    setting = f"trainer.policy_mini_batch_size={size}"
 
-    assert_equal(with_undecided(mode, samples, *settings), without(mode, rest, *settings))
+    assert_equal(with_undecided(mode, samples, setting), without(mode, rest, setting))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

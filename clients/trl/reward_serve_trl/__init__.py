@@ -9,13 +9,14 @@ If the trainer has tools, the judge is sent the conversation with their schemas.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
-from reward_serve.client.outcomes import components_of
+from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import check_first_results, conversation_of, request_of
 from reward_serve.client.samples import count_steps, sample_of
 from reward_serve.schema import ScoreResult
@@ -52,8 +53,7 @@ def judge_reward(
             each other, by their last turns.
         template: the name of a judging template; default: the deployment's.
         tools: the tools, as functions or schemas; default: those of ``GRPOTrainer``. AsyncGRPO
-            shows its tools to no reward function: pass them here. With an empty list, the last
-            turn's text is sent alone.
+            shows its tools to no reward function: pass them here.
         turns: score each assistant turn too. TRL takes one reward a sample, so that the turns'
             scores are logged, and reach the reward by a template that averages them.
         **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
@@ -66,7 +66,7 @@ def judge_reward(
     example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
     ``ValueError`` if a batch does not consist of whole groups.
     """
-    judged = _Judged(reference, question, settings, rubric, group_size, template, tools, turns)
+    judged = _Judged(reference, question, rubric, group_size, template, tools, turns, **settings)
     return RewardFunction(name, judged, _score)
 
 
@@ -91,8 +91,7 @@ def judge_components(
         **settings: as in ``judge_reward``, with its ``template``, ``tools`` and ``turns``;
             ``on_failure`` does not affect components.
     """
-    own = {name: settings.pop(name) for name in ("template", "tools", "turns") if name in settings}
-    judged = _Judged(reference, question, settings, rubric, **own)
+    judged = _Judged(reference, question, rubric, None, **settings)
     return [RewardFunction(name, judged, partial(_component, name)) for name in names]
 
 
@@ -147,23 +146,20 @@ class _Judged:
         self,
         reference: str | None,
         question: str | None,
-        settings: dict[str, Any],
-        rubric: str | None = None,
-        group_size: int | None = None,
+        rubric: str | None,
+        group_size: int | None,
         template: str | None = None,
         tools: Sequence[Any] | None = None,
         turns: bool = False,
+        **settings: Any,
     ) -> None:
-        if rubric and group_size:
-            raise ValueError("rubric: groups are not judged by one; leave out group_size")
-        if turns and group_size:
-            raise ValueError("turns: groups are not judged by turn; leave out group_size")
+        if (rubric or turns) and group_size:
+            raise ValueError("group_size: groups are judged by no rubric, and not by turn")
         self._reference, self._question, self._rubric = reference, question, rubric
         self._group_size, self._turns = group_size, turns
         common = {"template": template, "turns": turns}
         self._common = {name: value for name, value in common.items() if value}
-        # Schemas, since a spawned worker might not find the functions.
-        self._tools = None if tools is None else _schemas(tools)
+        self._tools = _schemas(tools or ())  # a spawned worker might not find the functions
         self._settings = {"on_failure": "none", **settings}
         self._connect()
 
@@ -199,9 +195,7 @@ class _Judged:
         questions = columns.get(self._question) if self._question else None
         rows = zip(completions, golds, questions or absent, rubrics, strict=True)
         requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
-        tools = self._tools
-        if tools is None:
-            tools = _schemas(getattr(_trainer(columns), "tools", None) or ())
+        tools = self._tools or _schemas(getattr(_trainer(columns), "tools", None) or ())
         if (tools or self._turns) and self._group_size is None:
             said = zip(requests, columns["prompts"], completions, strict=True)
             requests = [
@@ -268,8 +262,6 @@ def _groups(
 
 def _schemas(tools: Sequence[Any]) -> list[dict[str, Any]]:
     """The tools' schemas, which transformers reads from functions for the policy's prompt too."""
-    if not tools:
-        return []
     from transformers.utils import get_json_schema
 
     return [get_json_schema(tool) if callable(tool) else dict(tool) for tool in tools]
@@ -301,10 +293,4 @@ def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult], turns: bool
         for column in ("status", "source", "label", "probability"):
             log_extra(f"judge_{column}", [sample[column] for sample in samples])
         if turns:
-            log_extra("judge_turns", [_scores_of_turns(result) for result in results])
-
-
-def _scores_of_turns(result: ScoreResult) -> str:
-    parts = (result.components or {}).items()
-    scores = [part.score for name, part in parts if name.startswith("turn_")]
-    return ", ".join("absent" if score is None else f"{score:g}" for score in scores)
+            log_extra("judge_turns", [json.dumps(turns_of(result)) for result in results])

@@ -89,7 +89,7 @@ def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
 
     np.testing.assert_array_equal(trainer.rewards, REWARDS)
     assert_asked(service, turns=True)
-    turns = ["absent, 1", "0", "absent", "absent, absent, absent"]
+    turns = ["[null, 1.0]", "[0.0]", "[null]", "[null, null, null]"]
     assert list(trainer._logs["extra"]["judge_turns"]) == turns
 
 

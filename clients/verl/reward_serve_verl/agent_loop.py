@@ -22,8 +22,8 @@ from reward_serve_verl.scoring import CONVERSATION
 class JudgedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is untyped
     """A trajectory that stores the rewards of its turns, each at its turn's last token.
 
-    verl stores the sum at the last token of all, and does so here if the tokens have another
-    number of turns.
+    verl stores the score at the last token of all, and does so here if the conversation has
+    another number of turns than the tokens, as with an assistant's turn in the prompt.
     """
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +64,6 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]  # verl is untyp
         agent_data.extra_fields[CONVERSATION] = {
             "messages": agent_data.messages,
             "tools": agent_data._active_tool_schemas,
-            "turns": agent_data.assistant_turns,
         }
         return state
 

@@ -28,11 +28,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import count, pairwise, takewhile
+from itertools import pairwise
 from typing import Any
 
 from reward_serve.client import Client, ScoringError, connect, metrics_of
-from reward_serve.client.outcomes import components_of
+from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import (
     PROBE_RESPONSE,
     check_rows,
@@ -53,7 +53,8 @@ _ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns")
 """Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
-_TURNS = ("log", "mean", "differences")
+_TURNS = {"log": "turn_scores", "differences": "turn_rewards"}
+"""What ``reward_kwargs.turns`` adds to rewards."""
 CONVERSATION = "rollout_conversation"
 _OPTIONS = {
     "temperature": "temperature",
@@ -78,10 +79,8 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         )
     if (turns := settings.get("turns")) not in (None, *_TURNS):
         raise ValueError(f"reward_kwargs.turns: {turns!r} is not one of {', '.join(_TURNS)}")
-    if turns and settings.get("group_size"):
-        raise ValueError("reward_kwargs.turns: groups are not judged by turn; omit group_size")
     # A rule's 0 or 1 is on another scale than a place in a group, or than turns.
-    by_rule = not settings.get("group_size") and turns in (None, "log")
+    by_rule = not settings.get("group_size") and turns != "differences"
     chosen: dict[str, Any] = {"on_failure": "rule" if by_rule else "none"}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
     for name, key, variable in (
@@ -107,7 +106,7 @@ def request_for(
     ground_truth: Any,
     info: Mapping[str, Any],
     group_size: int | None = None,
-    turns: bool = False,
+    turns: str | None = None,
 ) -> dict[str, Any]:
     """The scoring request for a row.
 
@@ -116,7 +115,7 @@ def request_for(
         ground_truth: the row's gold answers.
         info: the row's ``extra_info``.
         group_size: samples of a prompt, to judge them against each other.
-        turns: whether to score each assistant turn too.
+        turns: see ``as_reward``; unless it is None, each assistant turn is scored too.
     """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     gold = references(ground_truth, info.get("prompt") or question, info)
@@ -225,11 +224,11 @@ async def compute_score(
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
             others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other;
-            ``components``, names for ``as_reward``; and ``turns``, see ``rewards_of_turns``.
+            judge the samples of a row (``extra_info.index``) against each other; and
+            ``components`` and ``turns``, see ``as_reward``.
 
     Returns:
-        ``score`` and metrics of the request; see ``as_reward`` and ``rewards_of_turns``.
+        ``score`` and metrics of the request; see ``as_reward``.
 
     Raises:
         ValueError: a setting is unknown or invalid.
@@ -241,35 +240,31 @@ async def compute_score(
             default_reward, data_source, solution_str, ground_truth, info
         )
         absent = {f"component_{name}": math.nan for name in settings.get("components") or ()}
-        no_turns = {"turn_scores": "[]", "turn_rewards": "[]"} if settings.get("turns") else {}
-        return found | absent | no_turns
+        return found | absent | ({_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {})
     client, turns = client_for(info, settings), settings.get("turns")
-    request = request_for(
-        solution_str, ground_truth, info, settings.get("group_size"), turns is not None
-    )
-    result = await client.ascore(request)
-    reward = as_reward(result, settings.get("components") or ())
-    if turns is None:
-        return reward
-    own = (info.get(CONVERSATION) or {}).get("turns")
-    return reward | rewards_of_turns(result, turns, own)
+    request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
+    return as_reward(await client.ascore(request), settings.get("components") or (), turns)
 
 
-def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, float]:
+def as_reward(
+    result: ScoreResult, components: Sequence[str] = (), turns: str | None = None
+) -> dict[str, Any]:
     """A result as verl's reward dict.
 
     Args:
         result: the result.
         components: names of criteria, or of a composite's members; verl needs the same keys for
             every sample, whatever its rubric.
+        turns: ``log``, or ``differences``, a reward for each turn: its score less the one before.
 
     Returns:
         ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``,
         ``latency_ms``, the time in the service, and ``component_<name>`` for each name, NaN where
-        it has no score.
+        it has no score; and with turns a JSON list, since verl averages what is not text:
+        ``turn_scores``, or ``turn_rewards``, which ``agent_loop.py`` places.
 
     Raises:
-        ScoringError: the result has no score.
+        ScoringError: the result has no score, or a turn has none, of which a reward would be made.
     """
     if result.score is None:
         raise ScoringError(result)
@@ -281,42 +276,23 @@ def as_reward(result: ScoreResult, components: Sequence[str] = ()) -> dict[str, 
         **metrics_of(result),
         "latency_ms": result.latency_ms,
         **{f"component_{name}": scores.get(name, math.nan) for name in components},
+        **(_of_turns(result, turns) if turns else {}),
     }
 
 
-def rewards_of_turns(result: ScoreResult, turns: str, own: int | None) -> dict[str, Any]:
-    """The scores of a conversation's turns, and the rewards that ``agent_loop.py`` places.
-
-    Args:
-        result: a result with a score.
-        turns: ``mean`` divides the scores by their number; ``differences`` takes each from the
-            next, the first from 0; ``log`` makes no rewards.
-        own: the number of turns by the policy, the last ones; None for all.
-
-    Returns:
-        ``turn_scores`` and ``turn_rewards``, as JSON lists, since verl averages what is not text;
-        and ``score``, the sum of the rewards if there are any.
-
-    Raises:
-        ScoringError: a turn has no score, of which a reward would be made.
-    """
-    parts = result.components or {}
-    names = takewhile(parts.__contains__, map("turn_{}".format, count(1)))
-    scores = [parts[name].score for name in names]
-    scores = scores[-own:] if own else scores
-    reward: dict[str, Any] = {"turn_scores": json.dumps(scores), "turn_rewards": "[]"}
-    if turns == "log" or result.source == "fallback":
-        return reward
+def _of_turns(result: ScoreResult, turns: str) -> dict[str, str]:
+    scores = turns_of(result)
     decided = [score for score in scores if score is not None]
-    if not decided or len(decided) < len(scores):
+    if turns == "log":
+        values: list[Any] = scores
+    elif result.source == "fallback":
+        values = []
+    elif not decided or len(decided) < len(scores):
         reason = f"{len(decided)} of {len(scores)} turns have a score"
         raise ScoringError(failure(Status.UNPARSEABLE, reason))
-    rewards = (
-        [score / len(decided) for score in decided]
-        if turns == "mean"
-        else [after - before for before, after in pairwise([0.0, *decided])]
-    )
-    return reward | {"turn_rewards": json.dumps(rewards), "score": sum(rewards)}
+    else:
+        values = [after - before for before, after in pairwise([0.0, *decided])]
+    return {_TURNS[turns]: json.dumps(values)}
 
 
 def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
@@ -336,8 +312,8 @@ def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, A
     def probe(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         info = row.get("extra_info") or {}
         truth = (row.get("reward_model") or {}).get("ground_truth")
-        turns = settings.get("turns") is not None
-        return client_for(info, settings), request_for(PROBE_RESPONSE, truth, info, turns=turns)
+        asked = request_for(PROBE_RESPONSE, truth, info, turns=settings.get("turns"))
+        return client_for(info, settings), asked
 
     judged = (row for row in rows if is_judged(str(row.get("data_source")), settings))
     failed = check_rows(map(probe, judged))

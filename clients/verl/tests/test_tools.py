@@ -128,15 +128,15 @@ def test_conversations_are_judged_and_an_undecided_one_is_left_out(rollout: Any)
     (tool,) = asked[0]["tools"]
     assert (tool["function"]["name"], asked[0]["turns"]) == ("multiply", True)
     scores = [row["extra_fields"]["reward_extra_info"]["turn_scores"] for row in rows]
+    assert "rollout_conversation" not in rows[0]["extra_fields"]  # whose tokens are stored
     assert scores == ["[0.0]", "[null, 1.0]"]
     assert [row["rm_scores"][-1].item() for row in rows] == [0.0, 1.0]
 
 
 def test_a_sample_whose_turn_is_absent_is_left_out_where_turns_are_rewarded(rollout: Any) -> None:
     with FakeService() as service:
-        (row,) = rollout(service.url, turns="mean")
+        (row,) = rollout(service.url, turns="differences")
     assert row["extra_fields"]["reward_extra_info"]["turn_rewards"] == "[0.0]"
-    assert "rollout_conversation" not in row["extra_fields"]  # whose tokens are stored
 
 
 @pytest.mark.parametrize(

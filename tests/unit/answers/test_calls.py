@@ -108,6 +108,8 @@ def test_a_reference_without_calls_is_refused(reference: str) -> None:
         ('<think>{"a": "x"}</think>\n{"a": 1.0}', "schema_fits"),
         ('So\n```json\n{"a": "x"}\n```\nor\n```json\n{"a": 1}```\n```\nls\n```', "schema_fits"),
         ('{"a": true}', "schema_type:$.a"),
+        ('I use ```code```\n```json\n{"a": 1}\n```', "schema_fits"),
+        ('```json\n{"a": 1}\n```\n```json\n{"a', "no_json"),
         *((text, "no_json") for text in ('So {"a": 1}', '```json\n{"a": 1}', '{"a": 1, "a": 1}')),
     ],
 )

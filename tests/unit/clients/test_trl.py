@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from types import MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,20 +203,11 @@ async def test_async_grpos_worker_sends_the_tools_that_the_reward_was_given(
     await called([copied], [[turn]], answer=["18"])
 
     asked = service.calls[0].body["requests"][0]
-    said = {"name": "add", "arguments": '{"x": NaN}'}
-    prompt = {"role": "user", "content": "p"}
+    call["function"] = {"name": "add", "arguments": {"x": "NaN"}}
     del turn["thinking"]
-    assert asked["messages"] == [prompt, {**turn, "tool_calls": [{"function": said}]}]
+    assert asked["messages"] == [{"role": "user", "content": "p"}, turn]
     assert (asked["tools"], asked["turns"], asked["template"]) == ([tool], True, "t")
-    with pytest.raises(ValueError, match="turns: groups are not judged by turn"):
+    with pytest.raises(
+        ValueError, match="group_size: groups are judged by no rubric, and not by turn"
+    ):
         judge_reward(url=service.url, turns=True, group_size=4)
-
-
-async def test_with_an_empty_list_of_tools_the_last_turns_text_is_sent(
-    service: FakeService,
-) -> None:
-    trainer = SimpleNamespace(tools=[len])  # of which no schema can be made
-    log_metric = MethodType(lambda trainer, name, value: None, trainer)
-    reward = judge_reward(url=service.url, tools=[])
-    assert await called([reward], ["#### 18"], answer=["18"], log_metric=log_metric) == [[1.0]]
-    assert service.calls[0].body["requests"][0]["response"] == "#### 18"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import math
 import sys
 from itertools import count
@@ -18,12 +17,7 @@ from reward_serve.client.rows import RefusedRowError
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
-from reward_serve_verl.scoring import (
-    check_first_rows,
-    references,
-    request_for,
-    rewards_of_turns,
-)
+from reward_serve_verl.scoring import as_reward, check_first_rows, references, request_for
 from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
@@ -236,8 +230,7 @@ def test_the_drop_in_ends_a_run_whose_first_row_is_refused_and_scores_no_later_o
     ("settings", "match"),
     [
         ({"on_failur": "none"}, "reward_kwargs: on_failur: unknown; choose from url, app"),
-        ({"turns": True}, "turns: True is not one of log, mean, differences"),
-        ({"turns": "log", "group_size": 4}, "turns: groups are not judged by turn"),
+        ({"turns": True}, "turns: True is not one of log, differences"),
         ({"judged_data_sources": {"a": "b"}}, r"kwargs\.judged_data_sources: .* list of them"),
     ],
 )
@@ -297,18 +290,16 @@ async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeS
 
 
 @pytest.mark.parametrize(
-    ("turns", "scores", "own", "expected"),
+    ("turns", "scores", "expected"),
     [
-        ("mean", [0.5, 1.0], None, [0.25, 0.5]),
-        ("mean", [0.0, 0.5, 1.0], 2, [0.25, 0.5]),  # the first is of the prompt
-        ("differences", [0.5, 0.25, 1.0], 3, [0.5, -0.25, 0.75]),
-        ("log", [0.5, None], None, []),
-        ("mean", [0.5, None], None, None),
-        ("differences", [], None, None),
+        ("differences", [0.5, 0.25, 1.0], {"turn_rewards": "[0.5, -0.25, 0.75]"}),
+        ("log", [0.5, None], {"turn_scores": "[0.5, null]"}),
+        ("differences", [0.5, None], None),
+        ("differences", [], None),
     ],
 )
 def test_rewards_are_made_of_turns_that_all_have_a_score(
-    turns: str, scores: list[float | None], own: int | None, expected: list[float] | None
+    turns: str, scores: list[float | None], expected: dict[str, str] | None
 ) -> None:
     parts = {
         f"turn_{n}": {"score": score, "status": "error" if score is None else "ok"}
@@ -317,9 +308,6 @@ def test_rewards_are_made_of_turns_that_all_have_a_score(
     result = ScoreResult.model_validate({"status": "ok", "score": 1.0, "components": parts})
     if expected is None:
         with pytest.raises(ScoringError, match=f"{len(scores) // 2} of {len(scores)} turns have"):
-            rewards_of_turns(result, turns, own)
-        return
-    found = rewards_of_turns(result, turns, own)
-    assert json.loads(found["turn_rewards"]) == expected
-    assert json.loads(found["turn_scores"]) == (scores[-own:] if own else scores)
-    assert found.get("score") == (sum(expected) if expected else None)
+            as_reward(result, turns=turns)
+    else:
+        assert as_reward(result, turns=turns) == as_reward(result) | expected
