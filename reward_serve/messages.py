@@ -164,22 +164,9 @@ class Message(BaseModel):
     def _joined(cls, content: Any) -> Any:
         if not isinstance(content, list):
             return "" if content is None else content
-        parts: list[Any] = []
-        for number, part in enumerate(content):
-            kind = part.get("type") if isinstance(part, Mapping) else None
-            if kind in _TEXTS and isinstance(part.get("text"), str):
-                text = unicode_text(part["text"])
-                if parts and isinstance(parts[-1], str):
-                    parts[-1] += text
-                else:
-                    parts.append(text)
-            elif kind == "image_url" and isinstance(part.get("image_url"), Mapping):
-                parts.append({"type": kind, "image_url": dict(part["image_url"])})
-            else:
-                raise ValueError(f"part {number} is neither a text nor an image_url; send those")
-        if all(isinstance(part, str) for part in parts):
-            return "".join(parts)
-        return [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
+        parts = [_part(number, part) for number, part in enumerate(content)]
+        only_texts = all("text" in part for part in parts)
+        return "".join(part["text"] for part in parts) if only_texts else parts
 
     @model_validator(mode="after")
     def _the_role_has_these_fields(self) -> "Message":
@@ -223,19 +210,23 @@ def _without_empty(given: Mapping[str, Any], of: type[BaseModel]) -> dict[str, A
     }
 
 
+def _part(number: int, part: Any) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in _TEXTS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": unicode_text(part["text"])}
+    if kind == "image_url" and isinstance(part.get("image_url"), Mapping):
+        return {"type": kind, "image_url": dict(part["image_url"])}
+    raise ValueError(f"part {number} is neither a text nor an image_url; send those")
+
+
 def tool(definition: Any) -> dict[str, Any]:
     """A tool's definition as chat APIs have it; a function may stand alone.
 
     Raises:
         ValueError: it has no name, or cannot be written as JSON.
     """
-    if not isinstance(definition, Mapping):
-        raise ValueError("must be objects, each with type and function")
-    nested = definition.get("function")
-    function = dict(nested) if isinstance(nested, Mapping) else dict(definition)
-    if not isinstance(function.get("name"), str):
-        raise ValueError("each needs a function with a name")
-    if not isinstance(nested, Mapping):
-        function.pop("type", None)
+    function = definition.get("function", definition) if isinstance(definition, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError("must be objects, each with a function that has a name")
     as_json(function)
-    return {"type": "function", "function": function}
+    return {"type": "function", "function": {k: v for k, v in function.items() if k != "type"}}

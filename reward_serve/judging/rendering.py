@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -149,8 +148,7 @@ def cut_span(
 ) -> tuple[int, int, bool]:
     """Start and end of the text that ``shortened`` cut from the response, and whether exact.
 
-    If ``shown`` rewrites the response and no position matches the rewritten text, they are
-    estimated from its length.
+    They are estimated from its length if ``shown`` rewrites what remains.
 
     Args:
         response: the whole response.
@@ -158,22 +156,11 @@ def cut_span(
         head: ``Shortened.head``.
         shown: as for ``shortened``.
     """
-    size = len(response)
     first, last = text[:head], text[head + len(JOINT) :] if head else text
-    before = _written(first, size, lambda n: shown(response[:n]))
-    after = _written(last, size, lambda n: shown(response[size - n :]))
-    exact = (shown(response[:before]), shown(response[size - after :])) == (first, last)
-    return min(before, size - after), size - after, exact
-
-
-def _written(wanted: str, size: int, show: Callable[[int], str]) -> int:
-    """The number of characters that ``show`` turns into ``wanted``, or into as many characters."""
-    if show(len(wanted)) == wanted:
-        return len(wanted)
-    most = min(size, 4 * len(wanted) + CHARACTERS_A_TOKEN)
-    least = bisect_left(range(most), len(wanted), key=lambda n: len(show(n)))
-    near = range(least, min(least + 2 * CHARACTERS_A_TOKEN, most) + 1)
-    return next((n for n in near if show(n) == wanted), least)
+    end = max(0, len(response) - len(last))
+    start = min(head, end)
+    exact = (shown(response[:start]), shown(response[end:])) == (first, last)
+    return start, end, exact
 
 
 def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:

@@ -155,11 +155,8 @@ class _Turns:
                 pieces.append((i, self._fixed(f"\n({left_out} turns left out)")))
             pieces.append((i, self._fixed(("\n" if pieces else "") + self._tags[i])))
             pieces.append((i, self._piece(self._shown, self._texts[i], self._limit(i, how))))
-            for call in self._calls.get(i, ()):
-                pieces.append((i, self._fixed("\n<call>\n")))
-                pieces.append((i, self._piece(defuse, call, None)))
-                pieces.append((i, self._fixed("\n</call>")))
-            pieces.append((i, self._fixed("\n</turn>")))
+            calls = (f"\n<call>\n{defuse(call)}\n</call>" for call in self._calls.get(i, ()))
+            pieces.append((i, self._fixed("".join([*calls, "\n</turn>"]))))
         return pieces
 
     def _kept(self, how: Cutting) -> list[int]:

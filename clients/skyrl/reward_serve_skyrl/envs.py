@@ -19,7 +19,7 @@ from skyrl_gym.envs.registration import load_env_creator, register, registry
 from reward_serve.client import connect, metrics_of
 from reward_serve.client.outcomes import components_of
 from reward_serve.client.rows import check_first_results, conversation_of, request_of
-from reward_serve.schema import ScoreResult, Status
+from reward_serve.schema import ScoreResult, Status, probability_right
 from reward_serve_skyrl.agents import answer, assistant_turn, schemas_of
 
 logger = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     def reward(self, response: str) -> float:
         """The score of the service or its fallback; 0.0 if undecided (see the metrics).
 
+        Of a state whose difference counts, the probability that the score is 1.
+
         Raises:
             RefusedRowError: the service refuses the run's first row.
         """
@@ -115,7 +117,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         if result.score is None:
             logger.info("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
-        return result.score
+        value = probability_right(result) if self._when == "differences" else None
+        return result.score if value is None else value
 
     def get_metrics(self) -> dict[str, float]:
         """Metrics of this episode's request, and the score of each component that has one."""
