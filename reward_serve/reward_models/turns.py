@@ -48,7 +48,7 @@ async def scored_states(
         InvalidRequestError: there are too many turns for the number of references.
     """
     *states, _ = request.states if with_task else request.states[1:]
-    if (asked := len(states) * len(request.references)) > MAX_SCORES:
+    if (asked := (len(states) + 1) * len(request.references)) > MAX_SCORES:
         raise InvalidRequestError(
             f"turns: by {len(request.references)} references they need {asked} scores, and the "
             f"limit is {MAX_SCORES}; send fewer references"

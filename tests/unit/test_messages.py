@@ -105,6 +105,8 @@ def test_a_response_follows_its_messages_or_its_question() -> None:
     assert len(asked.states) == 3
     single = ScoreRequest.model_validate({"question": TASK["content"], "response": "It is 42."})
     assert single.conversation == [Message.model_validate(turn) for turn in (TASK, END)]
+    begun = ScoreRequest.model_validate({"question": TASK["content"], "messages": [CALL, ANSWER]})
+    assert [turn.role for turn in begun.conversation] == ["user", "assistant", "tool"]
 
 
 def test_a_request_survives_the_wire() -> None:

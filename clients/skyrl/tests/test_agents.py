@@ -38,11 +38,13 @@ class Calculator(ToolGroup):  # type: ignore[misc]  # skyrl_gym is untyped
 
 
 class Worth(RewardModel):
-    """Scores the last turn as it says, if it does."""
+    """Judges the last turn right with the probability that it says, if it does."""
 
     async def score(self, request: ScoreRequest, trace: Any = None) -> ScoreResult:
         if value := request.judged.partition("worth ")[2].split():
-            return ScoreResult(status=Status.OK, score=float(value[0]), source="judge")
+            shares = {"1": float(value[0]), "0": 1 - float(value[0])}
+            right = float(shares["1"] >= 0.5)
+            return ScoreResult(status=Status.OK, score=right, probabilities=shares, source="judge")
         return failure(Status.UNPARSEABLE, "no verdict")
 
 
@@ -61,7 +63,7 @@ def agent(url: str, *overrides: str) -> Any:
 
 @pytest.mark.parametrize(
     ("reward", "expected"),
-    [("end", [0, 0, 1]), ("turns", [0.25, 0.5, 1]), ("differences", [0.25, 0.25, 0.5])],
+    [("end", [0, 0, 1]), ("turns", [0, 1, 1]), ("differences", [0.25, 0.25, 0.5])],
 )
 def test_each_turn_has_its_reward_at_its_last_token(
     reward: str, expected: list[float], tokenizer: Any

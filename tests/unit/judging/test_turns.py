@@ -193,3 +193,17 @@ def test_blocks_of_absent_fields_are_left_out(tokenizer: ChatTokenizer) -> None:
     template = task_done().without_absent(lambda name: getattr(request, name))
     assert template.fields == ["conversation"]
     assert template.digest != task_done().digest
+
+
+def test_one_long_output_at_the_end_does_not_hide_what_came_before(renderer: Renderer) -> None:
+    turns: list[Any] = [TASK]
+    for number in range(5):
+        turns += [
+            {**END, "content": f"Step {number}."},
+            {"role": "tool", "content": f"no {number}"},
+        ]
+    turns += [CALL, {**ANSWERED, "content": "found " * 20_000}, END]
+    prompt = shown(renderer, turns)
+    assert prompt.cut_turns == 0
+    assert all(f"no {number}\n" in text(prompt) for number in range(5))
+    assert {turn for turn, _, _ in prompt.cut} == {len(turns) - 2}
