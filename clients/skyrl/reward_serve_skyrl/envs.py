@@ -93,9 +93,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         return BaseTextEnvStepOutput(observations=answers, reward=reward, done=done, metadata={})
 
     def reward(self, response: str) -> float:
-        """The score of the service or its fallback; 0.0 if undecided (see the metrics).
-
-        Of a state whose difference counts, the probability that the score is 1.
+        """The score, or for differences the probability of 1; 0.0 if undecided (see the metrics).
 
         Raises:
             RefusedRowError: the service refuses the run's first row.
