@@ -7,6 +7,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -130,7 +131,7 @@ class ToolCall(BaseModel):
             return {**own, "function": {k: v for k, v in call.items() if k not in own}}
         return _without_empty(call, cls) if isinstance(call, Mapping) else call
 
-    @property
+    @cached_property  # the states of a conversation show it again
     def shown(self) -> str:
         """The call as one line of JSON."""
         called = self.function

@@ -320,7 +320,7 @@ def _score_matches_status(part: Any) -> Any:
 
 
 class Component(ResultModel):
-    """The score of one criterion of a rubric, or of one member of a composite."""
+    """The score of one criterion of a rubric, member of a composite, or turn."""
 
     score: float | None = Field(None, description="Null exactly when status is not ok.")
     status: Status

@@ -18,6 +18,8 @@ from deployments.local import console
 from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
+from reward_serve.reward_models.judge import Judge
+from reward_serve.schema import Status, Usage
 from reward_serve.templates import load_template
 from reward_serve_answers import final_answer
 
@@ -81,6 +83,17 @@ async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
     began = time.perf_counter()
     answer = await call()
     return time.perf_counter() - began, answer
+
+
+def by(judge: Judge, used: list[Usage]) -> Way:
+    """Scores requests one after another, and keeps their usage."""
+
+    async def scored(requests: list[Any]) -> int:
+        results = [await judge.score(each) for each in requests]
+        used.extend(result.usage for result in results)
+        return sum(result.status is Status.OK for result in results)
+
+    return scored
 
 
 async def alternated(

@@ -14,11 +14,11 @@ from statistics import fmean
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import Way, alternated, relative, spread
+from loadtests.bench.common import alternated, by, relative, spread
 from reward_serve.config.models import RubricModel
 from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.rubric import RubricJudge
-from reward_serve.schema import ScoreRequest, Status, Usage
+from reward_serve.schema import ScoreRequest, Usage
 
 CRITERIA = 8
 RESPONSE_TOKENS = 1_000
@@ -61,18 +61,12 @@ async def compare(rounds: int) -> dict[str, Any]:
     judge, drawn = RubricJudge(config, engine), Random(0)
     used: dict[str, list[Usage]] = {"1": [], str(CRITERIA): []}
 
-    def way(count: str) -> Way:
-        async def scored(requests: list[ScoreRequest]) -> int:
-            results = [await judge.score(each) for each in requests]
-            used[count] += [result.usage for result in results]
-            return sum(result.status is Status.OK for result in results)
-
-        return scored
-
     def asked(count: str) -> list[ScoreRequest]:
         return [request(engine.tokenizer, drawn, int(count)) for _ in range(_ITEMS)]
 
-    rates = await alternated({count: way(count) for count in used}, rounds, asked)
+    rates = await alternated(
+        {count: by(judge, each) for count, each in used.items()}, rounds, asked
+    )
     engine.close()
     first = fmean(usage.prompt_tokens for usage in used["1"])  # criteria differ by a few tokens
     cached = {count: fmean(usage.cached_tokens for usage in used[count]) for count in used}

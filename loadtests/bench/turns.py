@@ -16,12 +16,12 @@ from statistics import fmean
 from typing import Any
 
 from deployments.local import console
-from loadtests.bench.common import Way, alternated, read_rows, relative, spread
+from loadtests.bench.common import alternated, by, read_rows, relative, spread
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt
 from reward_serve.engines.vllm import VllmEngine, locate
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import ScoreRequest, Status, Usage
+from reward_serve.schema import ScoreRequest, Usage
 
 TURNS = 20
 _ROWS = 60  # of each label
@@ -68,21 +68,13 @@ def _conversation(drawn: Random) -> list[dict[str, Any]]:
 async def _cost(judge: Judge, rounds: int) -> dict[str, Any]:
     used: dict[str, list[Usage]] = {"whole": [], "turns": []}
 
-    def way(name: str) -> Way:
-        async def scored(requests: list[ScoreRequest]) -> int:
-            results = [await judge.score(each) for each in requests]
-            used[name] += [result.usage for result in results]
-            return sum(result.status is Status.OK for result in results)
-
-        return scored
-
     drawn = Random(0)
 
     def asked(name: str) -> list[ScoreRequest]:
         body = {"messages": _conversation(drawn), "template": "task_done", "timeout_s": 600.0}
         return [ScoreRequest.model_validate({**body, "turns": name == "turns"})]
 
-    rates = await alternated({name: way(name) for name in used}, rounds, asked)
+    rates = await alternated({name: by(judge, each) for name, each in used.items()}, rounds, asked)
     computed = {
         name: fmean(usage.prompt_tokens - usage.cached_tokens for usage in each)
         for name, each in used.items()

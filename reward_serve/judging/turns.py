@@ -122,10 +122,10 @@ class _Turns:
         self._recent = self.begins[-2] if len(self.begins) > 1 else self._first
         self._texts = {i: _text_of(turns[i]) for i in self._seen}
         self._tags = list(_tags(turns))
-        self._calls = {i: [call.shown for call in turns[i].tool_calls or ()] for i in self.begins}
+        self._ends = {i: _calls_of(turns[i]) + "\n</turn>" for i in self._seen}
 
     def length(self, how: Cutting, budget: int) -> int:
-        """The number of tokens; an estimate if it is far above the budget."""
+        """The number of tokens; an estimate if its characters suggest that it does not fit."""
         whole = (self._texts[i] for i in self._kept(how) if self._limit(i, how) is None)
         if (least := sum(map(len, whole)) // OFTEN_CHARACTERS) > budget:
             return least
@@ -155,8 +155,7 @@ class _Turns:
                 pieces.append((i, self._fixed(f"\n({left_out} turns left out)")))
             pieces.append((i, self._fixed(("\n" if pieces else "") + self._tags[i])))
             pieces.append((i, self._piece(self._shown, self._texts[i], self._limit(i, how))))
-            calls = (f"\n<call>\n{defuse(call)}\n</call>" for call in self._calls.get(i, ()))
-            pieces.append((i, self._fixed("".join([*calls, "\n</turn>"]))))
+            pieces.append((i, self._fixed(self._ends[i])))
         return pieces
 
     def _kept(self, how: Cutting) -> list[int]:
@@ -210,6 +209,11 @@ def _text_of(turn: Message) -> str:
     if isinstance(turn.content, str):
         return turn.content
     return "".join(str(part.get("text", "[image]")) for part in turn.content)
+
+
+def _calls_of(turn: Message) -> str:
+    calls = turn.tool_calls or ()
+    return "".join(f"\n<call>\n{defuse(call.shown)}\n</call>" for call in calls)
 
 
 def _tags(turns: Sequence[Message]) -> Iterator[str]:

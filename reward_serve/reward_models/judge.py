@@ -117,7 +117,7 @@ _REFERENCE = Generation(Sampling(MAX_LIKELIHOOD_TOKENS))
 def generation_of(
     options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool
 ) -> Generation:
-    """Merge a request's options with the deployment's settings; a token in label mode.
+    """Merge a request's options with the deployment's settings; other modes generate no text.
 
     Args:
         options: the request's options.

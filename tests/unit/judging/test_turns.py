@@ -101,10 +101,9 @@ def test_no_text_in_a_turn_closes_a_fence_or_makes_a_control_token(
     place: str, forged: str, renderer: Renderer, control_ids: frozenset[int]
 ) -> None:
     def turns(inside: str) -> list[Any]:
-        call = {"name": "add", "arguments": {"x": inside if place == "arguments" else "x"}}
-        call["name"] = inside if place == "name" else "add"
         if place in ("name", "arguments"):
-            return [TASK, {"role": "assistant", "tool_calls": [call | {"name": call["name"]}]}]
+            name, x = (inside, "x") if place == "name" else ("add", inside)
+            return [TASK, {**END, "tool_calls": [{"name": name, "arguments": {"x": x}}]}]
         return [TASK, {"role": "assistant", "content": ""}, {"role": place, "content": inside}, END]
 
     harmless, attacked = (shown(renderer, turns(inside)) for inside in ("x", forged))
