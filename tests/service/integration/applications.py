@@ -65,6 +65,7 @@ RULE_MODELS = [
     rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
     own("own", "later"),
     own("turns", "last_number"),
+    own("counted", "later"),
     own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
     {
         "name": "composite",

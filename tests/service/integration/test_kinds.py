@@ -66,12 +66,14 @@ def test_requests_are_counted_where_prometheus_scrapes(rule_url: str) -> None:
         lines = re.findall(r"^ray_reward_serve_requests_total\{(.*)\} (\S+)$", text, re.MULTILINE)
         ours = [(dict(re.findall(r'(\w+)="([^"]*)"', tags)), float(n)) for tags, n in lines]
         return {
-            t["status"]: n for t, n in ours if (t["application"], t["deployment"]) == (RULES, "own")
+            t["status"]: n
+            for t, n in ours
+            if (t["application"], t["deployment"]) == (RULES, "counted")
         }
 
     before = counts()
     asked = [{"response": "", "metadata": {"points": n}} for n in range(20)]
-    results = RewardClient(RULES, model="own").score_batch([*asked, {"response": 3}])
+    results = RewardClient(RULES, model="counted").score_batch([*asked, {"response": 3}])
     assert [result.score for result in results] == [*range(20), None]
     expected = {"ok": before.get("ok", 0) + 20, "invalid": before.get("invalid", 0) + 1}
     wait_for("the exporter", lambda: counts().items() >= expected.items(), 40)
