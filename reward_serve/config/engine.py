@@ -61,6 +61,9 @@ class EngineConfig(Section):
     stall_timeout_s: Seconds = Field(
         60.0, description="an engine with requests and no output for this long counts as hung"
     )
+    tool_call_parser: str | None = Field(
+        None, description="vLLM's parser of tool calls in chat completions, such as hermes"
+    )
     engine_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="passed to vLLM's AsyncEngineArgs"
     )

@@ -176,6 +176,9 @@ class LanguageModel(Protocol):
 class Engine(LanguageModel, FrozenModel, Protocol):
     """An engine that runs a language model."""
 
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Answer a request of OpenAI's API that needs no check; raises like ``generate``."""
+
 
 class ClassifierEngine(FrozenModel, Protocol):
     """A sequence-classification model that reads conversations of token ids.
