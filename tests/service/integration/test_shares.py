@@ -12,7 +12,7 @@ import pytest
 from tests.service.integration.applications import SHARED
 from tests.service.integration.conftest import OF_A_SMALL_RUN, OF_THE_VARIABLE
 
-ITEMS = 100
+ITEMS = 60
 SMALL = 4
 BATCH = 10  # four calls of these: ten times as much in flight
 
