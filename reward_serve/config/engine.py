@@ -13,6 +13,7 @@ NO_ADAPTER = "none"
 _FROZEN = ["enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"]
 _PARALLEL = ["data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"]
 _REFUSED = {  # engine_kwargs
+    "scheduling_policy": "API keys share the engine by priority; remove it",
     **dict.fromkeys(_FROZEN, "a reward model is frozen while it serves; remove it"),
     **dict.fromkeys(
         _PARALLEL,

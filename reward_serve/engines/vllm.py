@@ -24,6 +24,7 @@ from reward_serve.config.engine import (
     EngineConfig,
 )
 from reward_serve.engines.base import (
+    TURN,
     EngineError,
     LabelOutput,
     LogitsOutput,
@@ -64,7 +65,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
         num_gpus: the replica's number or share of GPUs; scales the default memory use.
     """
     arguments = {"model": str(model), **config.model_dump(include=_AS_IN_VLLM)}
-    arguments["disable_log_stats"] = True
+    arguments |= {"disable_log_stats": True, "scheduling_policy": "priority"}  # by TURN
     if config.device == "cpu":
         arguments |= {
             # In the int8 checkpoint only the linear layers are int8; all else is float32.
@@ -370,11 +371,7 @@ class VllmEngine(VllmRunner):
         return TextOutput(written.text, written.finish_reason == "length", _usage(output))
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-        """The answer of ``vllm serve``'s own code; control tokens in messages and tools stay text.
-
-        Raises:
-            RefusedError: the request is invalid for this model or engine.
-        """
+        """The answer of ``vllm serve``'s own code; control tokens in messages and tools stay text."""
         from vllm.entrypoints.serve import create_error_response
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
@@ -405,6 +402,7 @@ class VllmEngine(VllmRunner):
         serving.override_max_tokens = max_tokens  # or what is left of the context, if less
         return serving, ChatCompletionRequest.model_validate(
             {k: with_texts(v, defused) if k in shown else v for k, v in body.items()}
+            | {"priority": TURN.get()}
         )
 
     @cached_property
@@ -433,8 +431,8 @@ class VllmEngine(VllmRunner):
         await self.label_logprobs(Prompt((), [0], {"": 0}), [""])
 
     async def _generated(self, prompt: Prompt, params: Any) -> Any:
-        tokens = self._input(prompt.token_ids)
-        return await self._run(self._llm.generate(tokens, params, str(next(self._numbers))))
+        tokens, number = self._input(prompt.token_ids), str(next(self._numbers))
+        return await self._run(self._llm.generate(tokens, params, number, priority=TURN.get()))
 
 
 def _usage(output: Any) -> Usage:
@@ -457,7 +455,7 @@ class VllmClassifier(VllmRunner):
         # Raw logits; the deployment's config says how they are normalised.
         params = PoolingParams(task="classify", use_activation=False)
         prompt, number = self._input(list(token_ids)), str(next(self._numbers))
-        output = await self._run(self._llm.encode(prompt, params, number))
+        output = await self._run(self._llm.encode(prompt, params, number, priority=TURN.get()))
         usage = Usage(
             prompt_tokens=len(output.prompt_token_ids), cached_tokens=output.num_cached_tokens or 0
         )

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
 from reward_serve.routing.dispatch import cancelled_by_caller
 
@@ -36,7 +36,7 @@ class _Key:
     """The items of one API key, those that wait by batch."""
 
     def __init__(self) -> None:
-        self.items = self.waiting = 0
+        self.items = self.waiting = self.turn = 0
         self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
         self._given = 0  # slots that the first batch has received in this round
         self._next_round = 0  # waiting items that one whole round admits
@@ -94,6 +94,7 @@ class Admission:
         """Maximum items in progress or waiting."""
         self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
         self._pace = Pace()
+        self._turn = 0  # the latest that has ended
         self.items = 0
         """Items in progress or waiting."""
 
@@ -118,9 +119,12 @@ class Admission:
         self.items += 1
         try:
             await self._slot(own, batch)
+            turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
+            TURN.set(turn)
             try:
                 yield
             finally:
+                self._turn = max(self._turn, turn)
                 self._give_back()
                 self._pace.done()
         finally:

@@ -16,7 +16,11 @@ from reward_serve.app import build_app
 JUDGE = {
     "name": "judge",
     "kind": "judge",
-    "engine": {"cpu_kv_cache_gib": 0.3, "tool_call_parser": "hermes"},
+    # A model as small writes white space for ever where JSON allows it.
+    "engine": {
+        "cpu_kv_cache_gib": 0.3,
+        "engine_kwargs": {"structured_outputs_config": {"disable_any_whitespace": True}},
+    },
     "resources": {"num_cpus": 2},
 }
 SERVER = {"compatible_with": ["openai"], "api_keys_env": "POOL_KEYS"}

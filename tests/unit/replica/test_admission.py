@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.reward_models.base import DeadlinePassedError
 from tests import virtual_time
@@ -202,6 +202,24 @@ async def test_a_keys_batches_take_turns_among_themselves() -> None:
     visits = [("a1", "a")] * 10 + [("a2", "a")] * 2 + [("b", "b")] * 3
     await asyncio.gather(*(visit(*each) for each in visits))
     assert order == [*["a1"], *["a1", "b"] * 3, *["a1"] * 5, "a2", "a2", "a1"]
+
+
+@in_virtual_time
+async def test_the_engine_is_shared_in_turn_too_and_a_key_keeps_its_order() -> None:
+    """Sixteen items in progress; those of the small key come last and are next in line."""
+    admission, turns = Admission(16, 0), list[tuple[str, int]]()
+
+    async def visit(key: str, seconds: float) -> None:
+        async with admission.place(key=key):
+            turns.append((key, TURN.get()))
+            await asyncio.sleep(seconds)
+
+    busy = [asyncio.create_task(visit("busy", 1 + number)) for number in range(12)]
+    await asyncio.sleep(3.5)  # of which three have ended
+    small = [asyncio.create_task(visit("small", 1)) for _ in range(4)]
+    await asyncio.gather(*busy, *small)
+    assert [turn for key, turn in turns if key == "busy"] == [*range(1, 13)]
+    assert [turn for key, turn in turns if key == "small"] == [4, 5, 6, 7]
 
 
 @in_virtual_time
