@@ -371,7 +371,7 @@ class VllmEngine(VllmRunner):
         return TextOutput(written.text, written.finish_reason == "length", _usage(output))
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-        """The answer of ``vllm serve``'s own code; control tokens in messages and tools stay text."""
+        """Answer by ``vllm serve``'s own code; control tokens in messages and tools stay text."""
         from vllm.entrypoints.serve import create_error_response
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
