@@ -19,7 +19,9 @@ JUDGE = {
     # A model as small writes white space for ever where JSON allows it.
     "engine": {
         "cpu_kv_cache_gib": 0.3,
-        "engine_kwargs": {"structured_outputs_config": {"disable_any_whitespace": True}},
+        "engine_kwargs": {
+            "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True}
+        },
     },
     "resources": {"num_cpus": 2},
 }
