@@ -7,6 +7,8 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 VERL := .venv-verl
 VERL_STAMP := $(VERL)/.installed
+POOL := .venv-pool
+POOL_STAMP := $(POOL)/.installed
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed
 SKYRL := .skyrl
@@ -108,6 +110,14 @@ $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable answers --editable clients/verl
 	@touch $@
 
+# Judges of verifiers and NeMo Gym, which ask the service over HTTP and share nothing with it.
+$(POOL_STAMP): $(STAMP) requirements/pool.txt
+	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "NeMo Gym needs Python 3.12, and $(PYTHON312) does not run: \
+	install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
+	@test -x $(POOL)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(POOL)
+	$(UV) pip install --quiet --python $(POOL)/bin/python --no-deps -r requirements/pool.txt
+	@touch $@
+
 # skyrl asks for Python 3.12, for which there is no CPU build of torch everywhere.
 $(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
 	$(UV) pip install --quiet --target $(SKYRL) --python $(BIN)/python --python-version 3.12 --no-deps \
@@ -122,10 +132,11 @@ $(TINKER_STAMP): $(STAMP) requirements/tinker.txt
 	$(UV) pip install --quiet --python $(TINKER)/bin/python --no-deps -r requirements/tinker.txt
 	@touch $@
 
-test-clients: $(VERL_STAMP) $(SKYRL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the first two's pins need their own place
+test-clients: $(VERL_STAMP) $(SKYRL_STAMP) $(POOL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the judges of verifiers and NeMo Gym
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
+	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . clients/pool/tests
 
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
@@ -158,5 +169,6 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
+	$(UV) $(LOCK) --python-version 3.12 --override requirements/pool-overrides.txt -o requirements/pool.txt requirements/pool.in
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/docs.txt requirements/docs.in
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/sky.txt requirements/sky.in

@@ -75,7 +75,9 @@ def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application
     from reward_serve.http.ingress import Ingress
 
     keys = read_key_digests(server.api_keys_file, server.api_keys_env)
-    ingress = serve.deployment(Ingress).options(name=INGRESS_NAME, **ingress_options(server))
+    ingress = serve.deployment(Ingress).options(
+        name=INGRESS_NAME, **ingress_options(server, len(keys))
+    )
     return ingress.bind(server.model_dump(mode="json"), models, keys)
 
 
@@ -89,8 +91,9 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
         actor["runtime_env"] = resources.runtime_env
     options: dict[str, Any] = {
         "ray_actor_options": actor,
-        # A call may carry one item, so this must admit as many calls as the replica admits items.
-        "max_ongoing_requests": (model.max_concurrent_items or 0) + model.max_queued_items,
+        # A call may carry one item. The replica admits more items than these if they are of several
+        # keys, and what it rejects must not keep other keys' calls outside.
+        "max_ongoing_requests": 4 * ((model.max_concurrent_items or 0) + model.max_queued_items),
         "health_check_period_s": _HEALTH_CHECK_PERIOD_S,
         "health_check_timeout_s": _HEALTH_CHECK_TIMEOUT_S,
         "graceful_shutdown_timeout_s": _GRACEFUL_SHUTDOWN_S,
@@ -110,11 +113,11 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
     return options
 
 
-def ingress_options(server: ServerConfig) -> dict[str, Any]:
-    """Serve's options for the HTTP deployment, which reserves no CPU core."""
+def ingress_options(server: ServerConfig, keys: int = 0) -> dict[str, Any]:
+    """Serve's options for the HTTP deployment, which reserves no CPU core and limits each key."""
     return {
         "num_replicas": server.num_replicas,
-        "max_ongoing_requests": server.max_ongoing_requests,
+        "max_ongoing_requests": server.max_ongoing_requests * max(1, keys),
         "ray_actor_options": {"num_cpus": 0},
         "max_constructor_retry_count": 1,
     }

@@ -6,7 +6,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -66,6 +66,17 @@ def as_json(value: object) -> str:
         return json.dumps(value)
     except (TypeError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON: {error}") from None
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """JSON-like data with each of its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [with_texts(each, change) for each in value]
+    if isinstance(value, Mapping):
+        return {change(key): with_texts(each, change) for key, each in value.items()}
+    return value
 
 
 def as_object(arguments: str) -> dict[str, Any] | None:

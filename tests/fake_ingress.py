@@ -9,14 +9,12 @@ from typing import Any, cast
 from starlette.testclient import TestClient
 
 from reward_serve.config.models import RuleModel
-from reward_serve.engines.base import TextOutput
 from reward_serve.http.ingress import Ingress
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import Usage
 from tests.fake_service import FakeGroups
 
 KEY = "trainer-key-0123456789"
@@ -68,10 +66,14 @@ class FakeHandle:
         return {"name": self.deployment_name}
 
 
-async def echoing_chat(request: ChatRequest) -> list[TextOutput]:
+async def echoing_chat(request: ChatRequest) -> dict[str, Any]:
     """Writes the last value that it was given."""
-    text = request.messages[-1].text
-    return [TextOutput(text, False, Usage(prompt_tokens=5, completion_tokens=2))]
+    message = {"role": "assistant", "content": request.messages[-1].text}
+    return {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+    }
 
 
 class FakeMethod:

@@ -19,7 +19,7 @@ import asyncio
 import math
 import statistics
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from random import Random
@@ -103,6 +103,10 @@ class PrefixEngine:
         """Give the last label probability 0.9."""
         usage = await self._computed(prompt)
         return LabelOutput(dict.fromkeys(labels, math.log(0.1)) | {labels[-1]: -0.1}, usage)
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Not needed here."""
+        raise NotImplementedError
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Not asked for."""

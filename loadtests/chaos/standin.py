@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
@@ -110,6 +110,10 @@ class StandIn:
         if fault == "nan":
             logprobs = dict.fromkeys(labels, math.nan)
         return LabelOutput(logprobs, Usage(prompt_tokens=len(_text(prompt)), completion_tokens=1))
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Not needed here."""
+        raise NotImplementedError
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Write the right verdict.

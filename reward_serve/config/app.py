@@ -30,7 +30,9 @@ class ServerConfig(Section):
     """The HTTP server."""
 
     num_replicas: Count = 1
-    max_ongoing_requests: Count = 1024
+    max_ongoing_requests: Count = Field(
+        1024, description="requests in one ingress replica at a time; with API keys, of each key"
+    )
     max_batch_items: Count = 1024
     max_body_bytes: Count = 16 * 2**20
     api_keys_file: str | None = Field(

@@ -13,6 +13,7 @@ NO_ADAPTER = "none"
 _FROZEN = ["enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"]
 _PARALLEL = ["data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"]
 _REFUSED = {  # engine_kwargs
+    "scheduling_policy": "API keys share the engine by priority; remove it",
     **dict.fromkeys(_FROZEN, "a reward model is frozen while it serves; remove it"),
     **dict.fromkeys(
         _PARALLEL,
@@ -60,6 +61,9 @@ class EngineConfig(Section):
     trust_remote_code: bool = False
     stall_timeout_s: Seconds = Field(
         60.0, description="an engine with requests and no output for this long counts as hung"
+    )
+    tool_call_parser: str | None = Field(
+        None, description="vLLM's parser of tool calls in chat completions, such as hermes"
     )
     engine_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="passed to vLLM's AsyncEngineArgs"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reward_serve.schema import Usage
+
+TURN: ContextVar[int] = ContextVar("turn", default=0)
+"""An item's place in line at the engine, lowest first, so that keys share it too."""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
@@ -175,6 +179,9 @@ class LanguageModel(Protocol):
 
 class Engine(LanguageModel, FrozenModel, Protocol):
     """An engine that runs a language model."""
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Answer a request of OpenAI's API that needs no check; raises like ``generate``."""
 
 
 class ClassifierEngine(FrozenModel, Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -106,6 +106,13 @@ class OpenAIEngine(FrozenModel):
         text = (reply.choices[0].message.content or "").encode("utf-8", "replace").decode()
         return TextOutput(text, _is_cut_off(reply), _usage(reply))
 
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """The endpoint's answer, with its own model in place of the request's."""
+        settings = {name: value for name, value in body.items() if name != "messages"}
+        reply = await self._ask(Prompt(body["messages"]), max_tokens=max_tokens, **settings)
+        answer: dict[str, Any] = reply.model_dump(mode="json")
+        return answer
+
     async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
         import openai
 
@@ -113,7 +120,7 @@ class OpenAIEngine(FrozenModel):
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
-            shown = (turn["content"] for turn in messages)
+            shown = (turn.get("content") or "" for turn in messages)
             texts = (each if isinstance(each, str) else each[0]["text"] for each in shown)
             asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
             await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
@@ -122,9 +129,10 @@ class OpenAIEngine(FrozenModel):
             sent[limit := self._limit] = max_tokens
             try:
                 reply = await self._client.chat.completions.create(
-                    model=self._config.model, messages=messages,
-                    extra_body=self._config.extra_body or None, **sent,
-                )  # fmt: skip
+                    model=self._config.model,
+                    messages=messages,
+                    extra_body={**sent, **self._config.extra_body},
+                )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent, limit):
                     raise RefusedError(f"the endpoint: {_shortened(error)}") from None

@@ -12,6 +12,8 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,10 +24,12 @@ from reward_serve.config.engine import (
     EngineConfig,
 )
 from reward_serve.engines.base import (
+    TURN,
     EngineError,
     LabelOutput,
     LogitsOutput,
     Prompt,
+    RefusedError,
     Sampling,
     TextOutput,
 )
@@ -39,6 +43,7 @@ from reward_serve.engines.checkpoint import (
     read_json,
 )
 from reward_serve.engines.process_guard import own_child_processes
+from reward_serve.messages import with_texts
 from reward_serve.schema import Usage
 
 _AS_IN_VLLM = {
@@ -60,7 +65,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
         num_gpus: the replica's number or share of GPUs; scales the default memory use.
     """
     arguments = {"model": str(model), **config.model_dump(include=_AS_IN_VLLM)}
-    arguments["disable_log_stats"] = True
+    arguments |= {"disable_log_stats": True, "scheduling_policy": "priority"}  # by TURN
     if config.device == "cpu":
         arguments |= {
             # In the int8 checkpoint only the linear layers are int8; all else is float32.
@@ -365,12 +370,69 @@ class VllmEngine(VllmRunner):
         written = output.outputs[0]
         return TextOutput(written.text, written.finish_reason == "length", _usage(output))
 
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Answer by ``vllm serve``'s own code; control tokens in messages and tools stay text."""
+        from vllm.entrypoints.serve import create_error_response
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        if "tools" in body and self._config.tool_call_parser is None:
+            raise RefusedError("tools: need engine.tool_call_parser in this deployment")
+        answer = None
+        self._progress.submitted()
+        try:
+            serving, request = await asyncio.to_thread(self._prepared_chat, body, max_tokens)
+            answer = await serving.create_chat_completion(request)
+        except Exception as error:  # sorted into the caller's errors and others
+            answer = create_error_response(error)
+        finally:
+            self._progress.ended(answer is not None)
+        if not isinstance(answer, ErrorResponse):
+            return dict(answer.model_dump(mode="json"))
+        if answer.error.message == "Client disconnected":  # vLLM has caught the cancellation
+            raise asyncio.CancelledError
+        raise (RefusedError if answer.error.code < 500 else EngineError)(answer.error.message)
+
+    def _prepared_chat(self, body: Mapping[str, Any], max_tokens: int) -> tuple[Any, Any]:
+        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+        def defused(text: str) -> str:  # chat templates read the tags of thoughts themselves
+            return re.sub("\u2039(/?think>)", r"<\1", self.tokenizer.defused(text))
+
+        serving, shown = copy(self._serving), {"messages", "tools", "chat_template_kwargs"}
+        serving.override_max_tokens = max_tokens  # or what is left of the context, if less
+        return serving, ChatCompletionRequest.model_validate(
+            {k: with_texts(v, defused) if k in shown else v for k, v in body.items()}
+            | {"priority": TURN.get()}
+        )
+
+    @cached_property
+    def _serving(self) -> Any:
+        """``vllm serve``'s chat completions, on this engine; the import takes a second."""
+        from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+        from vllm.entrypoints.openai.models.protocol import BaseModelPath
+        from vllm.entrypoints.openai.models.serving import OpenAIServingModels
+        from vllm.renderers.online_renderer import OnlineRenderer
+
+        llm, parser = self._llm, self._config.tool_call_parser
+        models = OpenAIServingModels(llm, [BaseModelPath("", llm.model_config.model)])
+        shared = {
+            "request_logger": None,
+            "chat_template": None,  # the tokenizer's
+            "chat_template_content_format": "auto",
+            "enable_auto_tools": parser is not None,
+            "tool_parser": parser,
+            "reasoning_parser": llm.vllm_config.structured_outputs_config.reasoning_parser,
+        }
+        renderer = OnlineRenderer(llm.model_config, llm.renderer, **shared)
+        shared |= {"online_renderer": renderer, "enable_prompt_tokens_details": True}
+        return OpenAIServingChat(llm, models, "assistant", **shared)
+
     async def _probe(self) -> None:
         await self.label_logprobs(Prompt((), [0], {"": 0}), [""])
 
     async def _generated(self, prompt: Prompt, params: Any) -> Any:
-        tokens = self._input(prompt.token_ids)
-        return await self._run(self._llm.generate(tokens, params, str(next(self._numbers))))
+        tokens, number = self._input(prompt.token_ids), str(next(self._numbers))
+        return await self._run(self._llm.generate(tokens, params, number, priority=TURN.get()))
 
 
 def _usage(output: Any) -> Usage:
@@ -393,7 +455,7 @@ class VllmClassifier(VllmRunner):
         # Raw logits; the deployment's config says how they are normalised.
         params = PoolingParams(task="classify", use_activation=False)
         prompt, number = self._input(list(token_ids)), str(next(self._numbers))
-        output = await self._run(self._llm.encode(prompt, params, number))
+        output = await self._run(self._llm.encode(prompt, params, number, priority=TURN.get()))
         usage = Usage(
             prompt_tokens=len(output.prompt_token_ids), cached_tokens=output.num_cached_tokens or 0
         )

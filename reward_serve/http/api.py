@@ -30,6 +30,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reward_serve.config.app import ServerConfig
 from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
 from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status
@@ -112,15 +113,15 @@ def _deeper_than(value: Any, levels: int) -> bool:
 
 
 class KeyLimit:
-    """Limits the items in flight of each key.
+    """Limits the items and requests in flight of each key.
 
     Args:
-        items: maximum items per key; None for no limit.
+        server: its ``max_concurrent_items_per_key`` and ``max_ongoing_requests`` are the limits.
     """
 
-    def __init__(self, items: int | None) -> None:
-        self._limit = items
-        self._in_flight: Counter[str] = Counter()
+    def __init__(self, server: ServerConfig) -> None:
+        self._server = server
+        self._in_flight: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
     def held(self, name: str, items: int) -> Iterator[None]:
@@ -129,23 +130,24 @@ class KeyLimit:
         Raises:
             HTTPException: the key's limit would be exceeded: 413 by these items alone, else 429.
         """
-        in_flight = self._in_flight[name]
-        if self._limit is not None and in_flight + items > self._limit:
-            too_large = items > self._limit
-            detail = (
-                f"key {name!r}: {items} items in addition to {in_flight} in flight exceed "
-                f"server.max_concurrent_items_per_key: {self._limit}; "
-                f"{'split the batch' if too_large else 'retry after a pause'}"
-            )
-            logger.warning("request rejected: %s", detail)
-            if too_large:
-                raise HTTPException(413, detail)
-            raise HTTPException(429, detail, {"Retry-After": "1"})
-        self._in_flight[name] += items
+        asked = {(name, "max_concurrent_items_per_key"): items, (name, "max_ongoing_requests"): 1}
+        for (_, field), count in asked.items():
+            limit, in_flight = getattr(self._server, field), self._in_flight[name, field]
+            if limit is not None and in_flight + count > limit:
+                detail = (
+                    f"key {name!r}: {count} in addition to {in_flight} in flight exceed "
+                    f"server.{field}: {limit}; "
+                    f"{'split the batch' if count > limit else 'retry after a pause'}"
+                )
+                logger.warning("request rejected: %s", detail)
+                if count > limit:
+                    raise HTTPException(413, detail)
+                raise HTTPException(429, detail, {"Retry-After": "1"})
+        self._in_flight.update(asked)
         try:
             yield
         finally:
-            self._in_flight[name] -= items
+            self._in_flight.subtract(asked)
 
 
 class Exchange:

@@ -11,10 +11,9 @@ fails the whole request, which the trainer retries, unless ``server.absent_rewar
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-import time
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -94,7 +93,8 @@ class CompatRoutes:
         if "timeout_s" in fields:
             fields["timeout_s"] = _seconds(fields["timeout_s"])
         self._dispatcher.pick(fields.get("model"))
-        results = await self._dispatcher.score_batch([item | fields for item in items])
+        origin = None, request.state.key
+        results = await self._dispatcher.score_batch([item | fields for item in items], origin)
         return rewards_of(results, self._server.absent_reward, fields.get("template")), results
 
     async def chat_completions(self, request: Request) -> Response:
@@ -109,16 +109,19 @@ class CompatRoutes:
         answers = body.get("n")
         self._admit(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
+        origin = None, request.state.key
         try:
-            answer = await self._dispatcher.complete(model, body, within_s)
+            answer = await self._dispatcher.complete(model, body, within_s, origin)
         except NoAnswerError as error:
             logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
-            answer = {"status": error.status, "reason": error.reason, "retry_after_s": 0.0}
+            answer = {"status": error.status, "reason": error.reason, "details": None}
         if answer["status"] != "ok":
             code, kind = _OPENAI_CODES.get(Status(answer["status"]), (500, "server_error"))
-            headers = retry_after(answer["retry_after_s"]) if code == 503 else {}
+            headers = retry_after(retry_after_s(answer["details"])) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
-        return reply(_completion(answer, body.get("model") or model))
+        completion = answer["completion"] | {"model": body.get("model") or model}
+        # An endpoint's text may have half of a character, which only escapes can carry.
+        return Response(json.dumps(completion), media_type="application/json")
 
 
 def openai_models(names: Iterable[str]) -> dict[str, Any]:
@@ -127,37 +130,6 @@ def openai_models(names: Iterable[str]) -> dict[str, Any]:
         {"id": name, "object": "model", "created": 0, "owned_by": "reward_serve"} for name in names
     ]
     return {"object": "list", "data": data}
-
-
-def _completion(answer: dict[str, Any], model: str) -> dict[str, Any]:
-    """A response in OpenAI's format.
-
-    Args:
-        answer: an answer of ``Scorer.complete`` with status ``ok``.
-        model: the model's name in the request.
-    """
-    usage = answer["usage"]
-    return {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": choice["text"]},
-                "logprobs": None,
-                "finish_reason": "length" if choice["cut_off"] else "stop",
-            }
-            for index, choice in enumerate(answer["choices"])
-        ],
-        "usage": {
-            "prompt_tokens": usage["prompt_tokens"],
-            "completion_tokens": usage["completion_tokens"],
-            "total_tokens": usage["prompt_tokens"] + usage["completion_tokens"],
-            "prompt_tokens_details": {"cached_tokens": usage["cached_tokens"]},
-        },
-    }
 
 
 def _problem(message: str, code: int, kind: str, headers: dict[str, str] | None = None) -> Response:

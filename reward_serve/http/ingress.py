@@ -67,7 +67,7 @@ class Ingress:
         }
         self._dispatcher = Dispatcher(handles, self._server.aliases)
         self._keys = keys
-        self._key_limit = KeyLimit(self._server.max_concurrent_items_per_key)
+        self._key_limit = KeyLimit(self._server)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
@@ -100,7 +100,7 @@ class Ingress:
     async def score(self, request: Request) -> Response:
         """Score one response."""
         body = await self._single(request)
-        (result,) = await self._dispatcher.score_batch([body])
+        (result,) = await self._dispatcher.score_batch([body], (None, request.state.key))
         return _answered(result, result)
 
     async def score_batch(self, request: Request) -> Response:
@@ -113,19 +113,20 @@ class Ingress:
             )
         self._admit(request, len(items))
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(self._lines(items), media_type=NDJSON)
-        return reply({"results": await self._dispatcher.score_batch(items)})
+            return StreamingResponse(self._lines(items, request.state.key), media_type=NDJSON)
+        origin = None, request.state.key
+        return reply({"results": await self._dispatcher.score_batch(items, origin)})
 
     async def score_group(self, request: Request) -> Response:
         """Judge the responses to one prompt against each other."""
         body = await self._single(request, size_of_group)
-        result = await self._dispatcher.score_group(body)
+        result = await self._dispatcher.score_group(body, (None, request.state.key))
         return _answered(result, result)
 
     async def explain(self, request: Request) -> Response:
         """Explain the result of a request."""
         body = await self._single(request)
-        explanation = await self._dispatcher.explain(body)
+        explanation = await self._dispatcher.explain(body, (None, request.state.key))
         return _answered(explanation["result"], explanation)
 
     async def list_models(self, _: Request) -> Response:
@@ -159,9 +160,9 @@ class Ingress:
         self._admit(request, items(body))
         return body
 
-    async def _lines(self, items: list[Any]) -> AsyncGenerator[bytes, None]:
+    async def _lines(self, items: list[Any], key: str | None) -> AsyncGenerator[bytes, None]:
         """A line of JSON for each result, as it finishes."""
-        async with aclosing(self._dispatcher.score_stream(items)) as results:
+        async with aclosing(self._dispatcher.score_stream(items, key)) as results:
             async for result in results:
                 yield orjson.dumps(result) + b"\n"
 

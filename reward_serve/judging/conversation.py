@@ -21,8 +21,9 @@ from functools import cache, lru_cache, partial
 from itertools import takewhile
 from typing import Any
 
-from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.rendering import Read, by_characters, enough
+from reward_serve.engines.base import Tokenizer
+from reward_serve.judging.rendering import Read, enough
+from reward_serve.messages import with_texts
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _NAMED = re.compile("\ue000(n[0-9]+\ue001)")
@@ -166,13 +167,8 @@ class ConversationRenderer:
         return turns, tools
 
     def _defused(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._tokenizer.defused(value).replace("\ue000", "\ufffd")
-        if isinstance(value, list):
-            return [self._defused(each) for each in value]
-        if isinstance(value, dict):
-            return {self._defused(key): self._defused(each) for key, each in value.items()}
-        return value
+        defused = self._tokenizer.defused
+        return with_texts(value, lambda text: defused(text).replace("\ue000", "\ufffd"))
 
     def _read(self, text: str) -> Read:
         return Read(text, *self._tokenizer.encode_plain(text))
@@ -209,24 +205,6 @@ def _kept(turns: Sequence[Turn], first: int, start: int) -> list[int]:
     users = [i for i in range(first, start) if turns[i]["role"] == "user"]
     asked = users[-1:] if turns[start]["role"] != "user" else []
     return [*range(first), *asked, *range(start, len(turns))]
-
-
-def render_chat(
-    tokenizer: Tokenizer | None, turns: Sequence[Turn], enable_thinking: bool
-) -> tuple[Prompt, int]:
-    """Render a conversation up to the assistant's next turn, uncut; returns its token count too.
-
-    Raises:
-        ValueError: the chat template rejects these turns.
-    """
-    if tokenizer is None:
-        return Prompt(turns), sum(len(by_characters(turn["content"])[0]) for turn in turns)
-    ids: list[int] = []
-    for text, place in _parts(turns, partial(tokenizer.chat, enable_thinking=enable_thinking)):
-        ids += tokenizer.encode_control(text)
-        if place is not None:
-            ids += tokenizer.encode_plain(turns[place]["content"])[0]
-    return Prompt(turns, ids), len(ids)
 
 
 def _parts(

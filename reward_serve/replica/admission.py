@@ -1,10 +1,10 @@
 """Limits the items in a replica: a bounded queue before a bounded number in progress.
 
-Serve counts calls, and one call may carry a thousand items. Slots go to the waiting batches in
-rounds, so that a single request never waits for a whole batch. A batch gets several slots a round,
-so that later batches do not overtake the last items of a small one. An item that cannot finish by
-its deadline is rejected at once; otherwise a queue longer than the deadlines would answer nobody in
-time.
+Serve counts calls, and one call may carry a thousand items. Slots go to the API keys in turn, so
+that one run cannot starve another, and within a key to the waiting batches in rounds, so that a
+single request never waits for a whole batch. A batch gets several slots a round, so that later
+batches do not overtake the last items of a small one. An item that cannot finish by its deadline is
+rejected at once; otherwise a queue longer than the deadlines would answer nobody in time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
 from reward_serve.routing.dispatch import cancelled_by_caller
 
@@ -32,12 +32,59 @@ _PER_ROUND = 8  # slots for one batch in a round, a usual group
 _Queue = OrderedDict[asyncio.Future[None], None]
 
 
+class _Key:
+    """The items of one API key, those that wait by batch."""
+
+    def __init__(self) -> None:
+        self.items = self.waiting = self.turn = 0
+        self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
+        self._given = 0  # slots that the first batch has received in this round
+        self._next_round = 0  # waiting items that one whole round admits
+
+    def ahead(self, batch: object) -> int:
+        """The key's waiting items that get their slots before the batch's next."""
+        rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
+        return min(self.waiting, rounds * self._next_round)
+
+    def add(self, batch: object, item: asyncio.Future[None]) -> None:
+        queue = self._batches.setdefault(batch, OrderedDict())
+        queue[item] = None
+        self.waiting += 1
+        self._next_round += len(queue) <= _PER_ROUND
+
+    def take(self) -> asyncio.Future[None]:
+        """Remove the item whose turn it is."""
+        batch, queue = next(iter(self._batches.items()))
+        item = next(iter(queue))
+        self.remove(batch, item)
+        if queue and not item.cancelled():
+            self._given += 1
+            if self._given >= _PER_ROUND:
+                self._batches.move_to_end(batch)
+                self._given = 0
+        return item
+
+    def remove(self, batch: object, item: asyncio.Future[None]) -> None:
+        """Remove an item if it waits, and its batch if that was its last."""
+        queue = self._batches.get(batch, OrderedDict())
+        if item not in queue:
+            return
+        self._next_round -= len(queue) <= _PER_ROUND
+        self.waiting -= 1
+        del queue[item]
+        if not queue:
+            if batch is next(iter(self._batches)):
+                self._given = 0
+            del self._batches[batch]
+
+
 class Admission:
     """The queue and the slots of one replica.
 
     Args:
         concurrent: maximum items in progress.
-        queued: maximum items waiting; ``place`` rejects further items.
+        queued: maximum items waiting; ``place`` rejects further items, except those of a key that
+            has less than its share: the whole, divided by the keys with items here.
     """
 
     def __init__(self, concurrent: int, queued: int) -> None:
@@ -45,47 +92,58 @@ class Admission:
         """Maximum items in progress."""
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
-        self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
-        self._given = 0  # slots that the first batch has received in this round
-        self._waiting = 0
-        self._next_round_items = 0  # waiting items that one whole round admits
+        self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
         self._pace = Pace()
+        self._turn = 0  # the latest that has ended
         self.items = 0
         """Items in progress or waiting."""
 
     @asynccontextmanager
-    async def place(self, within_s: float = math.inf, batch: object = None) -> AsyncIterator[None]:
+    async def place(
+        self, within_s: float = math.inf, batch: object = None, key: str | None = None
+    ) -> AsyncIterator[None]:
         """Wait for a slot and hold it.
 
         Args:
             within_s: time left until the item's deadline.
             batch: identifies the item's batch; None for a batch of its own.
+            key: the name of the caller's API key; callers without one share None.
 
         Raises:
             OverloadedError: the queue is full, or too long for the item's deadline.
         """
         batch = object() if batch is None else batch
-        self._check(within_s, batch)
+        own = self._keys.get(key) or _Key()
+        self._check(within_s, own, batch)
+        self._keys.setdefault(key, own).items += 1
         self.items += 1
         try:
-            await self._slot(batch)
+            await self._slot(own, batch)
+            turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
+            TURN.set(turn)
             try:
                 yield
             finally:
+                self._turn = max(self._turn, turn)
                 self._give_back()
                 self._pace.done()
         finally:
             self.items -= 1
+            own.items -= 1
+            if not own.items:
+                del self._keys[key]
 
-    def _check(self, within_s: float, batch: object) -> None:
-        if self.items >= self.capacity:
+    def _check(self, within_s: float, own: _Key, batch: object) -> None:
+        others = [each for each in self._keys.values() if each is not own]
+        waiting = own.waiting + sum(each.waiting for each in others)
+        if self.items >= self.capacity and own.items * (len(others) + 1) >= self.capacity:
             raise OverloadedError(
                 f"this replica is full with {self.items} items (limit {self.capacity})",
-                self._pace.seconds(self._waiting),
+                self._pace.seconds(waiting),
             )
-        rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
-        ahead = min(self._waiting, rounds * self._next_round_items)
-        wait_s = self._pace.seconds(self.items - self._waiting + ahead + 1)
+        ahead = own.ahead(batch)
+        ahead += sum(min(each.waiting, ahead + 1) for each in others)
+        wait_s = self._pace.seconds(self.items - waiting + ahead + 1)
         if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
                 f"with {self.items} items in this replica, this one would take {wait_s:.1f} s, "
@@ -93,23 +151,19 @@ class Admission:
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
-    async def _slot(self, batch: object) -> None:
+    async def _slot(self, own: _Key, batch: object) -> None:
         if self._free:
             self._pace.passed(self._busy)
             self._free -= 1
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue = self._batches.setdefault(batch, OrderedDict())
-        queue[item] = None
-        self._waiting += 1
-        self._next_round_items += len(queue) <= _PER_ROUND
+        own.add(batch, item)
         try:
             await item
         except asyncio.CancelledError:
             if not item.cancelled():  # it received its slot when it was cancelled
                 self._give_back()
-            elif item in self._batches.get(batch, ()):  # otherwise _give_back has removed it
-                self._remove(batch, item)
+            own.remove(batch, item)
             raise
 
     @property
@@ -118,31 +172,14 @@ class Admission:
 
     def _give_back(self) -> None:
         self._pace.passed(self._busy)
-        while self._batches:
-            batch, queue = next(iter(self._batches.items()))
-            item = next(iter(queue))
-            self._remove(batch, item)
-            if item.cancelled():  # its slot goes to the next item of the batch
-                continue
-            if queue:
-                self._given += 1
-                if self._given >= _PER_ROUND:
-                    self._batches.move_to_end(batch)
-                    self._given = 0
-            item.set_result(None)
-            return
+        for name, key in list(self._keys.items()):
+            while key.waiting:
+                item = key.take()
+                if not item.cancelled():  # otherwise its slot goes to the next one
+                    self._keys.move_to_end(name)
+                    item.set_result(None)
+                    return
         self._free += 1
-
-    def _remove(self, batch: object, item: asyncio.Future[None]) -> None:
-        """Remove a waiting item, and its batch if that was its last."""
-        queue = self._batches[batch]
-        self._next_round_items -= len(queue) <= _PER_ROUND
-        self._waiting -= 1
-        del queue[item]
-        if not queue:
-            if batch is next(iter(self._batches)):
-                self._given = 0
-            del self._batches[batch]
 
 
 class Pace:

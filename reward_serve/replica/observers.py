@@ -140,6 +140,7 @@ class Metrics(Observer):
         )
         self._of_model = {key: counter(*about, "outcome") for key, about in _OF_MODEL.items()}
         self._latency = histogram("latency_seconds", "From arrival to result, including queueing.")
+        self._completion = histogram("completion_seconds", "As latency, of chat completions.")
         self._queue = histogram("queue_seconds", "From arrival to the reward model.")
         self._items = metrics.Gauge("reward_serve_items", "Items in progress or waiting.")
         self._ended: Counter[tuple[str, str, str]] = Counter()
@@ -152,7 +153,8 @@ class Metrics(Observer):
         status = result["status"]
         self._ended[result["template"] or "", status, result["source"] or ""] += 1
         if status != CANCELLED:
-            self._latency.observe(times.total)
+            took = self._completion if result["source"] == "chat" else self._latency
+            took.observe(times.total)
             if times.queue is not None:
                 self._queue.observe(times.queue)
 

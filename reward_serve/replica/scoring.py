@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from reward_serve.engines.base import TextOutput
 from reward_serve.explanation import Explanation, Seconds
 from reward_serve.messages import utf8_bytes
 from reward_serve.off_loop import off_loop
@@ -28,10 +27,10 @@ from reward_serve.reward_models.base import (
     Trace,
     failure_of,
     gathered,
-    summed_usage,
 )
-from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.reward_models.chat import ChatRequest, merged
 from reward_serve.reward_models.group import GroupJudge
+from reward_serve.routing.dispatch import UNKNOWN, Origin
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
     GroupRequest,
@@ -43,12 +42,14 @@ from reward_serve.schema import (
     echoes,
     failure,
     group_failure,
-    retry_after_s,
 )
 
 logger = logging.getLogger(__name__)
 
 Body = TypeVar("Body", bound=BaseModel)
+
+_COMPLETION = {**dict.fromkeys(("id", "template", "reason", "details")), "source": "chat"}
+"""What observers read of a result, for a completion."""
 
 _SHORT_BYTES = 2**10  # of an item whose rules and prompt take some 0.1 ms
 
@@ -84,22 +85,17 @@ class Scorer:
         wait = model.groups.wait if model.groups else 0.0
         self._cohorts = Cohorts(self._cohort, wait, admission.capacity)
 
-    async def score(self, request: object, batch: object = None) -> dict[str, Any]:
-        """Score one request; its deadline starts now.
+    async def score(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
+        """Score one request, a ``ScoreRequest`` as plain data; its deadline starts now."""
+        return await self._result(request, Times(time.monotonic()), origin)
 
-        Args:
-            request: a ``ScoreRequest`` as plain data.
-            batch: identifies its batch; slots go to the batches in rounds.
-        """
-        return await self._result(request, Times(time.monotonic()), batch)
-
-    async def score_group(self, request: object) -> dict[str, Any]:
+    async def score_group(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
         """The ``GroupResult`` of one ``GroupRequest``, both as plain data."""
         times, parsed = Times(time.monotonic()), None
         try:
             parsed = _validated(GroupRequest, request)
             self._check_model(parsed.model)
-            result = await self._group(parsed)
+            result = await self._group(parsed, origin[1])
         except Exception as error:
             what = f"reward model {self._name}, group id={parsed and parsed.id!r}"
             size = 0 if parsed is None else len(parsed.responses)
@@ -111,7 +107,7 @@ class Scorer:
                 self._observe(shared.model_copy(update={"response": response}), each, times)
         return finished
 
-    async def _group(self, request: GroupRequest) -> GroupResult:
+    async def _group(self, request: GroupRequest, key: str | None = None) -> GroupResult:
         """Judge a group; each of its calls of the engine is admitted as an item is."""
         groups = self._group_judge()
         shared = request.as_single().sizes
@@ -126,7 +122,7 @@ class Scorer:
             async def place() -> AsyncIterator[None]:
                 async with calls:  # so that one group does not fill the queue
                     left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-                    async with self._admission.place(left_s, batch):
+                    async with self._admission.place(left_s, batch, key):
                         yield
 
             return await groups.score(request, place)
@@ -153,13 +149,13 @@ class Scorer:
             )
         return self._model.groups
 
-    async def explain(self, request: object) -> dict[str, Any]:
+    async def explain(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
         """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
 
         It is scored as by ``score``, and waits for admission like other items.
         """
         times, trace = Times(time.monotonic()), Trace()
-        result = await self._result(request, times, trace=trace)
+        result = await self._result(request, times, origin, trace)
         prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
@@ -174,14 +170,14 @@ class Scorer:
         return explanation.model_dump(mode="json")
 
     async def _result(
-        self, request: object, times: Times, batch: object = None, trace: Trace | None = None
+        self, request: object, times: Times, origin: Origin, trace: Trace | None = None
     ) -> dict[str, Any]:
         parsed = None
         try:
             if isinstance(request, Mapping) and request.get("metadata"):
                 await self._own_iteration()  # validation takes up to 20 ms
             parsed = _validated(ScoreRequest, request)
-            result = await self._scored(parsed, times, batch, trace)
+            result = await self._scored(parsed, times, origin, trace)
         except Exception as error:
             what = f"reward model {self._name}, request id={parsed and parsed.id!r}"
             result = failure_of(error, what)
@@ -210,42 +206,45 @@ class Scorer:
             one |= {"model": self._name, "latency_ms": finished["latency_ms"]}
         return finished
 
-    async def complete(self, body: object) -> dict[str, Any]:
+    async def complete(self, body: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
         """A chat completion by the reward model's language model, for a ``ChatRequest``.
 
         Returns:
-            ``status``, with ``choices`` and ``usage`` if it is ``ok``, else with ``reason`` and
-            ``retry_after_s``.
+            ``status``, with ``completion`` if it is ``ok``, else with ``reason`` and ``details``.
         """
+        times, answer = Times(time.monotonic()), {**_COMPLETION, "status": CANCELLED}
         try:
-            outputs = await self._completed(body)
+            completion = await self._completed(body, origin, times)
+            answer |= {"status": Status.OK.value, "completion": completion}
         except Exception as error:
             failed = failure_of(error, f"reward model {self._name}, chat completion")
-            if failed.status is not Status.INVALID:
-                logger.warning("reward model %s: no completion: %s", self._name, failed.reason)
-            return {
-                "status": failed.status.value,
-                "reason": failed.reason,
-                "retry_after_s": retry_after_s(failed.details),
-            }
-        return {
-            "status": Status.OK.value,
-            "choices": [{"text": each.text, "cut_off": each.cut_off} for each in outputs],
-            "usage": summed_usage(outputs).model_dump(),
-        }
+            answer |= failed.model_dump(mode="json", include={"status", "reason", "details"})
+        finally:
+            times.ended = time.monotonic()
+            self._observe(None, answer, times)
+        return answer
 
-    async def _completed(self, body: object) -> Sequence[TextOutput]:
-        if self._model.chat is None:
+    async def _completed(self, body: object, origin: Origin, times: Times) -> dict[str, Any]:
+        """The completion, each answer of which is admitted as an item is."""
+        chat = self._model.chat
+        if chat is None:
             raise InvalidRequestError(
                 f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
             )
         request = _validated(ChatRequest, body)
         self._checked_length({"messages": request.size})
-        async with within_deadline(request.timeout_s), self._admission.place(request.timeout_s):
-            return await self._model.chat(request)
+        batch = origin[0] or object()
+
+        async def answered(number: int) -> dict[str, Any]:
+            async with self._admission.place(request.timeout_s, batch, origin[1]):
+                times.placed = times.placed or time.monotonic()
+                return await chat(request.numbered(number))
+
+        async with within_deadline(request.timeout_s):
+            return merged(await gathered(map(answered, range(request.n or 1))))
 
     async def _scored(
-        self, request: ScoreRequest, times: Times, batch: object, trace: Trace | None
+        self, request: ScoreRequest, times: Times, origin: Origin, trace: Trace | None
     ) -> ScoreResult:
         if trace is not None and not self._explains:
             raise InvalidRequestError(
@@ -277,7 +276,7 @@ class Scorer:
                 )
             async with within_deadline(request.timeout_s):
                 return await self._cohorts.score(request)
-        place = self._admission.place(request.timeout_s, batch)
+        place = self._admission.place(request.timeout_s, *origin)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = time.monotonic()
             if size > _SHORT_BYTES:
@@ -286,16 +285,16 @@ class Scorer:
             return await self._model.score(request, trace)
 
     async def score_batch(
-        self, requests: Sequence[object], batch: object = None
+        self, requests: Sequence[object], origin: Origin = UNKNOWN
     ) -> list[dict[str, Any]]:
         """Score each request, in order; one item's failure does not affect the others.
 
         Args:
             requests: the batch, or a part of it.
-            batch: identifies the batch; its parts are admitted as one.
+            origin: the parts of a batch have its id, and are admitted as one.
         """
-        batch = batch or object()
-        return await gathered(self.score(item, batch) for item in requests)
+        origin = (origin[0] or object(), origin[1])
+        return await gathered(self.score(item, origin) for item in requests)
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""

@@ -59,8 +59,8 @@ class DeadlinePassedError(Exception):
 class RewardModel(Protocol):
     """Scores requests, independently of Ray and HTTP."""
 
-    chat: Callable[[ChatRequest], Awaitable[Sequence[TextOutput]]] | None = None
-    """Generates chat completions, if the model generates text."""
+    chat: Callable[[ChatRequest], Awaitable[dict[str, Any]]] | None = None
+    """A chat completion with one answer, if the model generates text."""
     groups: GroupJudge | None = None
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True

@@ -1,88 +1,74 @@
 """Chat completions by a judge's model, for clients with their own prompts.
 
-There are no templates, fences, labels or scores: the answer is the model's text.
+There are no templates, fences, labels or scores: the engine answers as OpenAI's API does, and what
+is listed here reaches it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from random import randrange
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from reward_serve.engines.base import LanguageModel, TextOutput
-from reward_serve.judging.conversation import render_chat
-from reward_serve.judging.rendering import CHARACTERS_A_TOKEN
-from reward_serve.messages import Message, Text
-from reward_serve.off_loop import LONG_PROMPT, off_loop
-from reward_serve.reward_models.base import InvalidRequestError, gathered
-from reward_serve.schema import MAX_MESSAGES, Count, Options, Seed, Timeout
-
-if TYPE_CHECKING:
-    from reward_serve.reward_models.judge import Generation
+from reward_serve.messages import Message, Text, as_json, utf8_bytes
+from reward_serve.schema import MAX_MESSAGES, MAX_TOOLS, Count, Seed, Timeout
 
 CHAT_TIMEOUT_S = 600.0
 """The default deadline, as in OpenAI's clients."""
+MAX_ANSWERS = 8
+_MAX_SCHEMA_BYTES = 2**14  # vLLM reads a schema on the event loop, in up to 0.3 s without patterns
+_EMPTY: tuple[Any, ...] = (None, [], {})
 
-_UNSUPPORTED: dict[str, list[Any]] = {
-    "stream": [False],
-    "stream_options": [],
-    "logprobs": [False],
-    "top_logprobs": [0],
-    "stop": [[]],
-    "frequency_penalty": [0],
-    "presence_penalty": [0],
-    "repetition_penalty": [1],
-    "top_k": [0, -1],
-    "min_p": [0],
-    "logit_bias": [{}],
-    "response_format": [{"type": "text"}],
-    "tools": [[]],
-}
-"""Unsupported field to its neutral values, which some clients send and which are ignored."""
+# A request for top-k logprobs would overwrite the label logprobs of others in the same step.
+_UNSUPPORTED = {"stream": False, "logprobs": False, "top_logprobs": 0, "use_beam_search": False}
+"""Refused field to the value that changes nothing, which some clients send and which is ignored."""
 
-
-class TemplateSettings(BaseModel):
-    """The supported fields of ``chat_template_kwargs``."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    enable_thinking: bool | None = Field(None, strict=True)
-
-
-def _document_unsupported(schema: dict[str, Any]) -> None:
-    schema["properties"] |= {
-        name: {"enum": [None, *neutral], "description": "Not supported; ignored at these values."}
-        for name, neutral in _UNSUPPORTED.items()
-    }
+Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 
 class ChatMessage(Message):
-    """A turn without tools and images."""
+    """A turn without images; a generative reward model may have roles of its own."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Annotated[Text, Field(min_length=1, max_length=64)]  # type: ignore[assignment]
     content: Text = ""
-    tool_calls: None = None
+    reasoning: Text | None = None
+    reasoning_content: Text | None = Field(None, description="An older name of reasoning.")
 
 
 class ChatRequest(BaseModel):
     """The supported part of OpenAI's chat completion request; other fields are rejected."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_document_unsupported)
+    model_config = ConfigDict(extra="forbid")
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str | None = None
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, strict=True)
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, strict=True)
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
-    n: int | None = Field(None, strict=True, ge=1, le=8)
-    chat_template_kwargs: TemplateSettings = Field(default_factory=TemplateSettings)
+    n: int | None = Field(None, strict=True, ge=1, le=MAX_ANSWERS)
+    max_tokens: Count | None = Field(None, description="At most the deployment's.")
+    max_completion_tokens: Count | None = Field(None, description="Another name of max_tokens.")
     timeout_s: Timeout = CHAT_TIMEOUT_S
+    user: str | None = Field(None, description="Ignored.")
+    metadata: dict[str, JsonValue] | None = Field(None, description="Ignored.")
     seed: Seed | None = None
-    user: str | None = None
+    temperature: Number | None = Field(None, description="Default: the deployment's.")
+    top_p: Number | None = Field(None, description="Default: the deployment's.")
+    top_k: int | None = None
+    min_p: Number | None = None
+    frequency_penalty: Number | None = None
+    presence_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    response_format: dict[str, JsonValue] | None = None
+    tools: list[dict[str, JsonValue]] | None = Field(
+        None, max_length=MAX_TOOLS, description="With vLLM, engine.tool_call_parser must be set."
+    )
+    tool_choice: str | dict[str, JsonValue] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    include_reasoning: bool | None = None
+    thinking_token_budget: Count | None = None
+    chat_template_kwargs: dict[str, bool | int | Number | Text | None] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -90,68 +76,46 @@ class ChatRequest(BaseModel):
         if not isinstance(body, dict):
             raise ValueError("must be an object")
         for field, neutral in _UNSUPPORTED.items():
-            if body.get(field) not in (None, *neutral):
+            if body.get(field) not in (None, neutral):
                 raise ValueError(f"{field}: is not supported; remove it")
-        return {field: value for field, value in body.items() if field not in _UNSUPPORTED}
+        return {k: v for k, v in body.items() if k not in _UNSUPPORTED and v not in _EMPTY}
 
-    @property
-    def options(self) -> Options:
-        """The sampling settings, as options of a score request."""
-        return Options(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_completion_tokens or self.max_tokens,
-            enable_thinking=self.chat_template_kwargs.enable_thinking,
-        )
+    @model_validator(mode="after")
+    def _is_bounded(self) -> ChatRequest:
+        called = None if self.tool_choice in (None, "auto", "none") else self.tools
+        schema = as_json([self.response_format, called])
+        if len(schema) > _MAX_SCHEMA_BYTES or '"pattern' in schema:
+            raise ValueError(
+                "response_format, tools: a schema that the engine enforces must have at most "
+                f"{_MAX_SCHEMA_BYTES} characters, and no pattern"
+            )
+        assert self.size  # raises if a number has no JSON
+        return self
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """The bytes of UTF-8 of the messages."""
-        return sum(message.size for message in self.messages)
+        """The bytes of UTF-8 of what the engine gets, as JSON."""
+        return utf8_bytes(as_json(self.passed_on))
+
+    @property
+    def passed_on(self) -> dict[str, Any]:
+        """The fields that the engine gets, besides the number of answers and tokens."""
+        own = {"model", "n", "max_tokens", "max_completion_tokens", "timeout_s", "user", "metadata"}
+        return self.model_dump(mode="json", exclude=own, exclude_none=True)
+
+    def numbered(self, number: int) -> ChatRequest:
+        """The request for one of several answers, which differ also if there is a seed."""
+        seed = None if self.seed is None else self.seed + number
+        return self.model_copy(update={"seed": seed})
 
 
-async def complete(
-    engine: LanguageModel,
-    generation_of: Callable[[Options], Generation],
-    most: int,
-    request: ChatRequest,
-) -> Sequence[TextOutput]:
-    """Generate ``n`` completions.
-
-    Args:
-        engine: the judge's engine, with its cache.
-        generation_of: merges a request's options with the judge's settings.
-        most: maximum tokens of a completion.
-        request: the messages and how to answer them.
-
-    Raises:
-        InvalidRequestError: the request is invalid.
-        EngineError: the engine failed.
-    """
-    options = request.options
-    if options.max_tokens is not None:  # a shorter answer has finish_reason: length
-        options.max_tokens = min(options.max_tokens, most)
-    generation, context = generation_of(options), engine.max_model_len
-    too_long = "messages: {} exceed this model's context of {} tokens; shorten them"
-    if request.size > CHARACTERS_A_TOKEN * context:
-        raise InvalidRequestError(too_long.format(f"{request.size} bytes", context))
-    turns = [{"role": turn.role, "content": turn.text} for turn in request.messages]
-    try:
-        prompt, length = await off_loop(
-            request.size > LONG_PROMPT,
-            render_chat,
-            engine.tokenizer,
-            turns,
-            generation.enable_thinking,
-        )
-    except ValueError as error:
-        raise InvalidRequestError(str(error)) from None
-    if length >= context:
-        raise InvalidRequestError(too_long.format(f"{length} tokens", context))
-    first = randrange(2**31) if request.seed is None else request.seed
-    max_tokens = min(generation.sampling.max_tokens, context - length)
-    sampling = replace(generation.sampling, max_tokens=max_tokens)
-    return await gathered(
-        engine.generate(prompt, replace(sampling, sample=first + number))
-        for number in range(request.n or 1)
-    )
+def merged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Completions of the same messages as one, whose prompt is counted once."""
+    whole = answers[0]
+    choices = (choice for answer in answers for choice in answer["choices"])
+    whole["choices"] = [{**choice, "index": index} for index, choice in enumerate(choices)]
+    for other in (answer.get("usage") for answer in answers[1:]):
+        for name in ("completion_tokens", "total_tokens"):
+            if other and whole.get("usage"):
+                whole["usage"][name] += other["completion_tokens"]
+    return whole

@@ -55,7 +55,7 @@ from reward_serve.reward_models.base import (
     summed_usage,
     timed,
 )
-from reward_serve.reward_models.chat import complete
+from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
@@ -528,12 +528,6 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
-        self.chat = partial(
-            complete,
-            self.cached_engine,
-            lambda options: generation_of(options, self._config, "generate", self._ends_thinking),
-            self._config.max_tokens,
-        )
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
@@ -597,6 +591,23 @@ class Judge(RewardModel):
         if trace is None:
             self._audit.of(request, partial(self._both, comparison, grade, result))
         return result
+
+    async def chat(self, request: ChatRequest) -> dict[str, Any]:
+        """A chat completion with one answer, by the deployment's settings where it sets none."""
+        config, context = self._config, self.engine.max_model_len
+        if request.size > CHARACTERS_A_TOKEN * context:
+            raise InvalidRequestError(
+                f"messages: {request.size} bytes exceed this model's context of {context} tokens; "
+                "shorten them"
+            )
+        body = {"temperature": config.temperature, "top_p": config.top_p} | request.passed_on
+        if self.engine.tokenizer is not None:  # an endpoint decides for itself
+            thinks = {"enable_thinking": config.enable_thinking or "reasoning_effort" in body}
+            body["chat_template_kwargs"] = thinks | body.get("chat_template_kwargs", {})
+            if config.thinking_tokens is not None:
+                body.setdefault("thinking_token_budget", config.thinking_tokens)
+        asked = request.max_completion_tokens or request.max_tokens or config.max_tokens
+        return await self.engine.chat(body, min(asked, config.max_tokens))
 
     def describe(self) -> dict[str, Any]:
         """Kind, settings and fingerprint of the default template and mode."""

@@ -63,6 +63,9 @@ _REMEMBERED = 8192
 _KEY_CHARS = 512
 
 Result = dict[str, Any]
+Origin = tuple[object, str | None]
+"""Where items come from: the id of the batch that they are a part of, and the API key's name."""
+UNKNOWN: Origin = (None, None)
 
 
 class UnknownModelError(LookupError):
@@ -129,17 +132,17 @@ class Dispatcher:
             )
         return name
 
-    async def score_batch(self, items: list[Any], batch: str | None = None) -> list[Result]:
+    async def score_batch(self, items: list[Any], origin: Origin = UNKNOWN) -> list[Result]:
         """Score each item with the model that it names, in order.
 
         Args:
             items: score requests as plain data.
-            batch: an id, if the items are only a part of a batch.
+            origin: has a batch's id if the items are only a part of it.
         """
         parts, refused = self._parts(items)
         answers = await asyncio.gather(
             *(
-                self._models[name].score_batch([*part.values()], batch)
+                self._models[name].score_batch([*part.values()], origin)
                 for name, part in parts.items()
             )
         )
@@ -151,12 +154,14 @@ class Dispatcher:
             found.update(zip(part, results, strict=True))
         return [found[index] for index in range(len(items))]
 
-    async def score_stream(self, items: list[Any]) -> AsyncGenerator[Result, None]:
+    async def score_stream(
+        self, items: list[Any], key: str | None = None
+    ) -> AsyncGenerator[Result, None]:
         """Each result of ``score_batch`` as soon as it is there, with its ``index``."""
-        batch = uuid4().hex
+        origin = uuid4().hex, key
 
         async def scored(index: int) -> Result:
-            (result,) = await self.score_batch([items[index]], batch)
+            (result,) = await self.score_batch([items[index]], origin)
             return {"index": index, **result}
 
         tasks = [asyncio.create_task(scored(index)) for index in range(len(items))]
@@ -167,41 +172,44 @@ class Dispatcher:
             for left in tasks:
                 left.cancel()
 
-    async def explain(self, body: dict[str, Any]) -> Result:
+    async def explain(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The explanation of a request's result, by the model that the request names."""
-        answer = await self._ask("explain", body)
+        answer = await self._ask("explain", body, origin)
         if isinstance(answer, ScoreResult):
             failed = answer.model_copy(update=echoes(body))
             return Explanation(result=failed).model_dump(mode="json")
         return answer
 
-    async def score_group(self, body: dict[str, Any]) -> Result:
+    async def score_group(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The result of a group, by the model that the request names."""
-        answer = await self._ask("score_group", body)
+        answer = await self._ask("score_group", body, origin)
         if isinstance(answer, ScoreResult):
             failed = group_failure(answer, size_of_group(body), **echoes(body))
             return failed.model_dump(mode="json")
         return answer
 
-    async def _ask(self, method: str, body: dict[str, Any]) -> Result | ScoreResult:
+    async def _ask(self, method: str, body: dict[str, Any], origin: Origin) -> Result | ScoreResult:
         """The answer of the model that a request names, or the failure to get one."""
         parts, refused = self._parts([body])
         if refused:
             return refused[0]
         ((model, part),) = parts.items()
         try:
-            return await self._models[model].ask(method, part[0])
+            return await self._models[model].ask(method, part[0], origin)
         except NoAnswerError as error:
             return failure(error.status, error.reason, model=model, details=error.details)
 
-    async def complete(self, model: str, body: dict[str, Any], within_s: float) -> Result:
+    async def complete(
+        self, model: str, body: dict[str, Any], within_s: float, origin: Origin = UNKNOWN
+    ) -> Result:
         """The model's chat completion.
 
         Raises:
             NoAnswerError: the model did not answer.
         """
         within_s += REPLICA_GRACE_S
-        answer: Result = await self._models[model].call("complete", body, within_s=within_s)
+        call = self._models[model].call
+        answer: Result = await call("complete", body, within_s=within_s, origin=origin)
         return answer
 
     async def describe(self) -> list[Result]:
@@ -264,33 +272,30 @@ class DeploymentClient:
         self._detached = detached
         self._placement = Placement()
 
-    async def score_batch(self, items: Sequence[Any], batch: str | None = None) -> list[Result]:
-        """Score the items with ``RewardReplica.score_batch``; a result for each, in order.
-
-        Args:
-            items: score requests as plain data.
-            batch: an id, if the items are only a part of a batch.
-        """
-        with self._placed(items, batch) as shares:
+    async def score_batch(self, items: Sequence[Any], origin: Origin = UNKNOWN) -> list[Result]:
+        """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
+        with self._placed(items, origin) as shares:
             answers = await asyncio.gather(*(self._score(share, items) for share in shares))
         found: dict[int, Result] = {}
         for share, results in zip(shares, answers, strict=True):
             found.update(zip(share.indices, results, strict=True))
         return [found[index] for index in range(len(items))]
 
-    async def ask(self, method: str, request: Any) -> Result:
+    async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
         """Call ``explain`` or ``score_group`` of the replica that has the request's group.
 
         Raises:
             NoAnswerError: no replica answered.
         """
-        with self._placed([request]) as (share,):
+        with self._placed([request], origin) as (share,):
             answer: Result = await self._call(method, share, self._within_s([request]), request)
         return answer
 
-    async def call(self, method: str, *arguments: Any, within_s: float) -> Any:
+    async def call(
+        self, method: str, *arguments: Any, within_s: float, origin: Origin = UNKNOWN
+    ) -> Any:
         """Call a method of any replica; raises like ``ask``."""
-        share = Share(None, size=size_of(arguments))
+        share = Share(None, size=size_of(arguments), origin=origin)
         return await self._call(method, share, within_s, *arguments)
 
     async def _score(self, share: Share, items: Sequence[Any]) -> list[Result]:
@@ -304,7 +309,7 @@ class DeploymentClient:
             self._placement.done(share)
 
     async def _call(self, method: str, share: Share, within_s: float, *arguments: Any) -> Any:
-        """Call the share's replica; the id of a split batch is the last argument.
+        """Call the share's replica; what is known of the share's origin is the last argument.
 
         The call is cancelled if the time is up or the caller is cancelled.
 
@@ -319,10 +324,10 @@ class DeploymentClient:
         handle = self._handle
         if share.replica is not None:
             handle = handle.options(session_id=share.replica)
-        if share.batch is not None:
-            arguments = (*arguments, share.batch)
+        if share.origin != UNKNOWN:
+            arguments = (*arguments, share.origin)
         remote = getattr(handle, method).remote
-        is_single = share.batch is None and not self._detached
+        is_single = share.origin[0] is None and not self._detached
         call = remote(*arguments) if is_single else Context().run(remote, *arguments)
         try:
             async with asyncio.timeout(within_s):
@@ -337,13 +342,13 @@ class DeploymentClient:
             raise _no_answer(error) from error
 
     @contextmanager
-    def _placed(self, items: Sequence[Any], batch: str | None = None) -> Iterator[list[Share]]:
+    def _placed(self, items: Sequence[Any], origin: Origin) -> Iterator[list[Share]]:
         """The batch split into calls, which are counted as load until the block ends."""
         replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
         shares = self._placement.shares(items, replicas)
-        batch = batch or (uuid4().hex if len(shares) > 1 else None)
+        batch = origin[0] or (uuid4().hex if len(shares) > 1 else None)
         for share in shares:
-            share.batch = batch
+            share.origin = batch, origin[1]
         try:
             yield shares
         finally:
@@ -398,14 +403,14 @@ class Share:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
         size: bytes of the items, as ``size_of`` estimates them.
-        batch: the batch's id, which tells the replica that other parts belong to it; None if this
-            is the whole batch.
+        origin: has a batch's id, which tells the replica that other parts belong to it, unless
+            this is the whole batch.
     """
 
     replica: str | None
     indices: list[int] = field(default_factory=list)
     size: int = 0
-    batch: str | None = None
+    origin: Origin = UNKNOWN
 
 
 class Placement:

@@ -263,3 +263,41 @@ async def test_a_field_reaches_the_endpoint_as_it_was_written(text: str) -> None
     system, user = endpoint.asked[0]["messages"]
     assert (system["role"], user["role"]) == ("system", "user")
     assert f"<response>\n{text}\n</response>" in user["content"]
+
+
+CHAT: dict[str, Any] = {
+    "model": "judge",
+    "messages": [{"role": "user", "content": "9 + 9?"}],
+    "stop": ["\n"],
+    "top_k": 5,
+    "max_tokens": 9999,
+    "tools": [{"type": "function", "function": {"name": "add"}}],
+}
+
+
+async def test_a_completion_is_the_endpoints_with_its_own_model_and_parameters() -> None:
+    tool_call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    reply = completion("half \ud800", finish_reason="tool_calls")
+    reply["choices"][0]["message"]["tool_calls"] = [tool_call]
+    fault = {"message": "Unsupported parameter", "param": "max_tokens"}
+    said = httpx.Response(200, headers=JSON, content=json.dumps(reply))
+    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), said)
+    answer = await endpoint.scorer(max_tokens=64).complete(CHAT)
+    assert answer["status"] == "ok"
+    (choice,) = answer["completion"]["choices"]
+    assert choice["message"]["tool_calls"] == [tool_call]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("half \ud800", "tool_calls")
+    first, second = endpoint.asked
+    assert (first["max_tokens"], second["max_completion_tokens"]) == (64, 64)  # it has learnt
+    passed_on = {name: CHAT[name] for name in ("messages", "stop", "top_k", "tools")}
+    assert second.items() >= {**passed_on, "model": "m"}.items()
+    assert "chat_template_kwargs" not in second
+
+
+async def test_several_answers_of_an_endpoint_are_calls_of_their_own() -> None:
+    endpoint = Endpoint(completion("a"), completion("b"))
+    answer = await endpoint.scorer().complete({**CHAT, "n": 2, "seed": 7})
+    texts = [choice["message"]["content"] for choice in answer["completion"]["choices"]]
+    assert sorted(texts) == ["a", "b"]
+    assert sorted(asked["seed"] for asked in endpoint.asked) == [7, 8]
+    assert answer["completion"]["usage"]["completion_tokens"] == 2

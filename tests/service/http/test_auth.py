@@ -12,6 +12,7 @@ from ray.exceptions import TaskCancelledError
 from starlette.requests import Request
 
 from reward_serve.http.api import Exchange
+from reward_serve.replica.admission import Admission
 from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
 
@@ -144,6 +145,53 @@ def test_items_beyond_a_keys_limit_are_429_until_those_in_flight_are_answered(
     assert f"max_concurrent_items_per_key: {items}; retry" in refused.json()["detail"]
     assert "key 'trainer'" in serve_log.text
     assert KEY not in serve_log.text
+
+
+def test_a_key_has_so_many_requests_whatever_is_in_them_and_others_have_theirs() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def before() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    with served(KEYS, before, max_ongoing_requests=1) as client, ThreadPoolExecutor() as pool:
+        first = pool.submit(client.post, "/v1/score/batch", json={"requests": []}, headers=BEARER)
+        scored = pool.submit(client.post, "/v1/score", json=GOOD, headers=OTHER_BEARER)
+        assert begun.wait(30)
+        refused = client.post("/v1/score", json=GOOD, headers=OTHER_BEARER)
+        go_on.set()
+        assert (first.result(30).status_code, scored.result(30).status_code) == (200, 200)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert "key 'evaluator': 1 in addition to 1 in flight" in refused.json()["detail"]
+    assert "max_ongoing_requests: 1; retry after a pause" in refused.json()["detail"]
+
+
+def test_the_name_of_a_key_reaches_the_replica_with_everything_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys: list[str | None] = []
+    place = Admission.place
+
+    def noted(self: Admission, *where: Any) -> Any:
+        keys.append(where[2] if len(where) > 2 else None)
+        return place(self, *where)
+
+    monkeypatch.setattr(Admission, "place", noted)
+    chat = {"messages": [{"role": "user", "content": "?"}]}
+    client = served(KEYS, compatible_with=["openai", "slime"])
+    for path, body in (
+        ("/v1/score", GOOD),
+        ("/v1/score/batch", {"requests": [GOOD]}),
+        ("/v1/explain", GOOD),
+        ("/v1/chat/completions", chat),
+        ("/remote_rm", {"prompt": "?", "response": "#### 18", "label": "18"}),
+    ):
+        assert client.post(path, json=body, headers=BEARER).status_code == 200
+    ndjson = BEARER | {"Accept": "application/x-ndjson"}
+    assert client.post("/v1/score/batch", json={"requests": [GOOD]}, headers=ndjson).text
+    assert keys == ["trainer"] * 6
+    assert served().post("/v1/score", json=GOOD).status_code == 200
+    assert keys[-1] is None
 
 
 def test_what_can_never_fit_a_keys_limit_is_to_be_split() -> None:

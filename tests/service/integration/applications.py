@@ -13,6 +13,7 @@ RULES: Final = "rules"
 SEVERAL: Final = "several"
 GATEWAY: Final = "gateway"
 GUARDED: Final = "guarded"
+SHARED: Final = "shared"
 MISSING: Final = "missing"  # its replica cannot start
 
 OWN = "tests.own_functions"
@@ -88,6 +89,10 @@ BESIDE: dict[str, dict[str, Any]] = {
         "models": [
             own("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3}),
         ]
+    },
+    SHARED: {
+        "models": [own("busy", "works", max_concurrent_items=8, max_queued_items=72)],
+        "server": {"api_keys_env": KEYS_VARIABLE},
     },
     MISSING: {"models": [own("own", "no_such")]},
 }

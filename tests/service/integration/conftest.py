@@ -29,12 +29,13 @@ Deploy = Callable[[str, dict[str, Any]], RewardClient]
 START_S = 480.0
 OF_THE_FILE = "key-of-the-file-0123456789"
 OF_THE_VARIABLE = "key-of-the-variable-0123456789"
+OF_A_SMALL_RUN = "key-of-a-small-run-0123456789"
 
 _ENVIRONMENT = {
     # Serve's controller reads this as it starts: autoscaling tests should not wait ten seconds.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    applications.KEYS_VARIABLE: f"other={OF_THE_VARIABLE}",
+    applications.KEYS_VARIABLE: f"other={OF_THE_VARIABLE},small={OF_A_SMALL_RUN}",
 }
 
 

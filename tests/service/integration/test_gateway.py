@@ -55,6 +55,31 @@ def test_a_judges_model_answers_openais_clients(gateway: str) -> None:
     assert chat.json()["choices"][0]["message"]["content"].strip()
     assert 0 < chat.json()["usage"]["completion_tokens"] <= 8
 
+    verdict = {
+        "type": "json_schema",
+        "json_schema": {"name": "v", "schema": {"enum": ["yes", "no"]}},
+    }
+    asked = {**CHAT, "n": 2, "temperature": 1.0, "seed": 1, "response_format": verdict}
+    whole = httpx.post(f"{gateway}/v1/chat/completions", json=asked, timeout=60).json()
+    assert [choice["index"] for choice in whole["choices"]] == [0, 1]
+    texts = {choice["message"]["content"] for choice in whole["choices"]}
+    assert texts <= {'"yes"', '"no"'}
+    assert whole["model"] == CHAT["model"]
+    for change, why in (
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tool_call_parser"),
+        ({"temperature": -1.0}, "temperature must be non-negative"),
+        ({"messages": [{"role": "user", "content": "x " * 3000}]}, "maximum context length"),
+    ):
+        refused = httpx.post(f"{gateway}/v1/chat/completions", json={**CHAT, **change}, timeout=60)
+        assert refused.status_code == 400
+        assert why in refused.json()["error"]["message"]
+
+
+def test_a_completion_that_is_late_is_aborted_in_the_engine(gateway: str) -> None:
+    asked = {**CHAT, "max_tokens": 512, "timeout_s": 0.3, "temperature": 0.0}
+    late = httpx.post(f"{gateway}/v1/chat/completions", json=asked, timeout=60)
+    assert (late.status_code, late.json()["error"]["type"]) == (504, "timeout_error")
+
 
 def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:
     boxed: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import EngineError, OverloadedError
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.reward_models.base import DeadlinePassedError
 from tests import virtual_time
@@ -16,9 +16,13 @@ from tests.virtual_time import in_virtual_time, settle
 
 
 async def hold(
-    admission: Admission, seconds: float, batch: object = None, within_s: float = math.inf
+    admission: Admission,
+    seconds: float,
+    batch: object = None,
+    within_s: float = math.inf,
+    key: str | None = None,
 ) -> None:
-    async with admission.place(within_s, batch):
+    async with admission.place(within_s, batch, key):
         await asyncio.sleep(seconds)
 
 
@@ -165,27 +169,119 @@ async def test_a_deadline_is_neither_an_inner_timeout_nor_anyones_cancellation()
         await task
 
 
+async def finished(admission: Admission, arrivals: list[tuple[str | None, int]]) -> list[str]:
+    """The keys of the items in the order in which they end, each after a second in one slot."""
+    order: list[str] = []
+
+    async def visit(key: str | None) -> None:
+        async with admission.place(key=key):
+            await asyncio.sleep(1)
+            order.append(str(key))
+
+    keys = [key for key, count in arrivals for _ in range(count)]
+    await asyncio.gather(*map(visit, keys))
+    return order
+
+
+@in_virtual_time
+async def test_keys_take_turns_however_much_one_of_them_asks() -> None:
+    order = await finished(Admission(1, 99), [("busy", 40), ("small", 4), (None, 2)])
+    assert order[:11] == ["busy"] + ["busy", "small", "None"] * 2 + ["busy", "small"] * 2
+    assert order[11:] == ["busy"] * 35  # a key that leaves gives its turns to the others
+
+
+@in_virtual_time
+async def test_a_keys_batches_take_turns_among_themselves() -> None:
+    admission, order = Admission(1, 99), list[str]()
+
+    async def visit(batch: str, key: str) -> None:
+        async with admission.place(batch=batch, key=key):
+            await asyncio.sleep(1)
+            order.append(batch)
+
+    visits = [("a1", "a")] * 10 + [("a2", "a")] * 2 + [("b", "b")] * 3
+    await asyncio.gather(*(visit(*each) for each in visits))
+    assert order == [*["a1"], *["a1", "b"] * 3, *["a1"] * 5, "a2", "a2", "a1"]
+
+
+@in_virtual_time
+async def test_the_engine_is_shared_in_turn_too_and_a_key_keeps_its_order() -> None:
+    """Sixteen items in progress; those of the small key come last and are next in line."""
+    admission, turns = Admission(16, 0), list[tuple[str, int]]()
+
+    async def visit(key: str, seconds: float) -> None:
+        async with admission.place(key=key):
+            turns.append((key, TURN.get()))
+            await asyncio.sleep(seconds)
+
+    busy = [asyncio.create_task(visit("busy", 1 + number)) for number in range(12)]
+    await asyncio.sleep(3.5)  # of which three have ended
+    small = [asyncio.create_task(visit("small", 1)) for _ in range(4)]
+    await asyncio.gather(*busy, *small)
+    assert [turn for key, turn in turns if key == "busy"] == [*range(1, 13)]
+    assert [turn for key, turn in turns if key == "small"] == [4, 5, 6, 7]
+
+
+@in_virtual_time
+async def test_a_full_queue_admits_a_key_up_to_its_share_of_the_whole() -> None:
+    admission = Admission(2, 6)
+    busy = [asyncio.ensure_future(finished(admission, [("busy", 1)])) for _ in range(8)]
+    await settle()
+    with pytest.raises(OverloadedError, match="full with 8 items"):
+        await finished(admission, [("busy", 1)])
+    small = [asyncio.ensure_future(finished(admission, [("small", 1)])) for _ in range(4)]
+    await settle()
+    assert admission.items == 12  # half of 8 for each of two keys, though one had all
+    for key in ("busy", "small"):
+        with pytest.raises(OverloadedError, match="full with 12 items"):
+            await finished(admission, [(key, 1)])
+    third = [asyncio.ensure_future(finished(admission, [("third", 1)])) for _ in range(3)]
+    await settle()
+    assert admission.items == 15
+    for each in (*small, *third):
+        each.cancel()
+    await settle()
+    assert admission.items == 8
+    await asyncio.gather(*busy)
+    assert await finished(admission, [("busy", 8)]) == ["busy"] * 8  # nothing is remembered
+
+
+@in_virtual_time
+async def test_a_wait_is_estimated_by_the_keys_turn() -> None:
+    admission = Admission(concurrent=2, queued=999)
+    await seen_at_work(admission, 20, 0.5)
+    busy = [asyncio.ensure_future(finished(admission, [("busy", 1)])) for _ in range(100)]
+    await settle()
+    assert await finished(admission, [("small", 1)]) == ["small"]
+    with pytest.raises(OverloadedError, match="too close to its deadline"):
+        await hold(admission, 1, within_s=10.0, key="busy")
+    await hold(admission, 1, within_s=10.0, key="small")
+    for each in busy:
+        each.cancel()
+
+
 Visit = tuple[int, int, int, int]
 
 visits = st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 4), st.integers(1, 9))
 
 
-@given(st.lists(visits, max_size=60), st.integers(1, 3), st.integers(0, 9))
+@given(st.lists(visits, max_size=60), st.integers(1, 3), st.integers(0, 9), st.integers(1, 3))
 def test_slots_are_kept_within_bounds_and_none_is_lost_whoever_comes_and_goes(
-    expected: list[Visit], concurrent: int, queued: int
+    expected: list[Visit], concurrent: int, queued: int, keys: int
 ) -> None:
     """Each visitor comes at a time, in a batch, for some seconds, with some seconds' patience."""
-    inside = 0
+    inside, capacity = 0, concurrent + queued
+    limit = sum(math.ceil(capacity / present) for present in range(1, keys + 1))
 
     async def visit(admission: Admission, came: Visit) -> None:
         nonlocal inside
         at, batch, stays, patience = came
         await asyncio.sleep(at)
-        full = admission.items == concurrent + queued
+        full = admission.items >= capacity
         try:
-            async with asyncio.timeout(patience), admission.place(batch=batch):
+            async with asyncio.timeout(patience), admission.place(batch=batch, key=str(at % keys)):
                 inside += 1
-                assert inside <= concurrent and admission.items <= concurrent + queued
+                assert inside <= concurrent and admission.items <= limit
                 try:
                     await asyncio.sleep(stays)
                 finally:

@@ -205,7 +205,7 @@ async def test_the_parts_of_a_batch_take_turns_as_one(parts: str, before: int) -
     bench = Bench(concurrent=1, queued=64)
     names = ["b"] * 3 if parts == "one batch" else [None] * 3
     asked = asks(*["sleep 0"] * 8)
-    tasks = [asyncio.ensure_future(bench.scorer.score_batch(asked, name)) for name in names]
+    tasks = [asyncio.ensure_future(bench.scorer.score_batch(asked, (name, None))) for name in names]
     await asyncio.sleep(0)
     tasks.append(asyncio.ensure_future(bench.scorer.score_batch(asks("19"))))
     await asyncio.gather(*tasks)

@@ -45,6 +45,7 @@ class FakeEngine:
     tokenizer: Any = field(default_factory=FakeTokenizer)
     prompts: list[str] = field(default_factory=list)
     settings: list[Sampling] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
     broken: str | None = None
     closed: bool = False
 
@@ -62,6 +63,10 @@ class FakeEngine:
         self.settings.append(sampling)
         text, cut_off = self.text(self._asked(prompt))
         return TextOutput(text, cut_off, self._usage(prompt))
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        self.bodies.append({**body, "most": max_tokens})
+        return {"choices": [{"index": 0, "message": {"role": "assistant", "content": "18"}}]}
 
     async def fatal_error(self) -> str | None:
         return self.broken
