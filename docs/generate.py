@@ -50,6 +50,7 @@ def pages() -> dict[str, str]:
         "reference/fields.md": NOTE + _fields(),
         "reference/metrics.md": NOTE + _metrics(),
         "reference/profiles.md": NOTE + _profiles(),
+        "reference/judge-cards.md": NOTE + _cards(),
     }
     return {**written, "llms.txt": _llms(written)}
 
@@ -374,6 +375,103 @@ def _profiles() -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+_ERRORS = {
+    "false accepts": ("false_accept", "true_reject"),
+    "false rejects": ("false_reject", "true_accept"),
+}
+_NOT_RUN = (
+    ("Qwen3 instruct", "reward-serve serve Qwen/Qwen3-30B-A3B-Instruct-2507", ""),
+    ("gpt-oss", "reward-serve serve openai/gpt-oss-20b", "--mode generate"),
+    ("a hosted judge", "reward-serve serve openai.yaml", "--attacks 400"),
+    ("a trained verifier", "reward-serve serve FOLDER --prompt FILE", "--mode generate"),
+)
+
+
+def _cards() -> str:
+    from reward_serve_judge import ADAPTER
+
+    card = yaml.safe_load((ADAPTER / "card.yaml").read_text(encoding="utf-8"))
+    machine, versions = (
+        ", ".join(f"{name} {value}" for name, value in card[part].items())
+        for part in ("machine", "versions")
+    )
+    speed, right = card["verdicts_per_s"], card["right_answers_in_attacked_conversations"]
+    text = (
+        "# Judge cards\n\nA judge's card says what is known of it before a run is spent on it. "
+        "[`reward-serve card`](cli.md#reward-serve-card) measures a running service and writes it; "
+        "[what it holds](judge.md#measure-and-attack).\n\n## The bundled judge\n\n"
+        f"{_code(card['command'])}, {card['date']}. Machine: {machine}. Versions: {versions}. "
+        f"Template {_code(card['template'])}, mode {card['mode']}.\n\n"
+        + _table(("", *_titles(card["attacks"])), list(_figures(card)))
+        + f"\nVerdicts per second: {speed['in_flight']} in flight, of {speed['rows']}; for "
+        "the model alone, of its rows that no rule decides. Other programs ran on the same cores: "
+        "[idle ones](../development/benchmarks.md#agreement). Of the conversations that attack, "
+        f"with a right answer instead, {right['accepted']} of {right['n']} are accepted.\n"
+    )
+    for name, both in card["labelled"].items():
+        text += f"\n### {name}, by kind of answer\n\n" + _by_kind(both)
+    text += "\n### attacks accepted, by family\n\n"
+    ways = card["attacks"]
+    families = [
+        (
+            name,
+            *(f"{one['families'][name]['false_accepts']} of {each['n']}" for one in ways.values()),
+        )
+        for name, each in ways["served"]["families"].items()
+    ]
+    text += _table(("", *_titles(ways)), families)
+    rows = [
+        (what, _code(command), _code(f"reward-serve card {options}".strip()))
+        for what, command, options in _NOT_RUN
+    ]
+    return text + (
+        "\n## Others\n\nNot run here: run the two commands, on your machine.\n\n"
+        + _table(("judge", "serve", "then"), rows)
+        + "\nA classifier such as Skywork-Reward-V2 compares responses and reads no reference, so "
+        "these rows say nothing of it: [`reward-serve eval --pairs`](cli.md#reward-serve-eval).\n"
+    )
+
+
+def _figures(card: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Rows of a table: the figures as served, and of the model alone."""
+
+    def share(one: dict[str, Any], rate: float, interval: str) -> str:
+        low, high = one[interval]
+        return f"{rate:.1%} ({low:.1%} to {high:.1%})"
+
+    for name, both in card["labelled"].items():
+        ways = list(both.values())
+        yield (f"{name}: rows", *(str(one["n"]) for one in ways))
+        yield ("agreement", *(share(o, o["agreement"], "agreement_interval") for o in ways))
+        for title, pair in _ERRORS.items():
+            yield (title, *(_of(one["confusion"], *pair) for one in ways))
+        yield ("decided by rules", *(f"{one['by_rules']:.0%}" for one in ways))
+        yield ("calibration error (ECE)", *(f"{one['ece']:.3f}" for one in ways))
+        yield ("without a verdict", *(str(one["unscored"]) for one in ways))
+    ways = list(card["attacks"].values())
+    yield ("attacks accepted", *(f"{one['false_accepts']} of {one['n']}" for one in ways))
+    yield ("without a verdict", *(str(one["unscored"]) for one in ways))
+    speeds = card["verdicts_per_s"]
+    yield ("verdicts per second", *(f"{speeds[way]:.0f}" for way in card["attacks"]))
+
+
+def _by_kind(ways: dict[str, Any]) -> str:
+    rows = []
+    for kind in ways["served"]["kinds"]:
+        of_kind = [one["kinds"][kind] for one in ways.values()]
+        cells = [_of(counts, *pair) for counts in of_kind for pair in _ERRORS.values()]
+        rows.append((kind, *cells))
+    return _table(("", *(f"{e}, {way}" for way in _titles(ways) for e in _ERRORS)), rows)
+
+
+def _of(counts: dict[str, int], wrong: str, other: str) -> str:
+    return f"{counts[wrong]} of {counts[wrong] + counts[other]}"
+
+
+def _titles(ways: dict[str, Any]) -> list[str]:
+    return [way.replace("_", " ") for way in ways]
 
 
 class _Config(yaml.SafeLoader):

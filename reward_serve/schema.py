@@ -324,14 +324,14 @@ class Component(ResultModel):
 
     score: float | None = Field(None, description="Null exactly when status is not ok.")
     status: Status
-    reason: str | None = None
+    reason: str | None = Field(None, description="As of a result.")
     probabilities: dict[str, float] | None = None
 
     _score_matches_status = model_validator(mode="after")(_score_matches_status)
 
 
 class ScoreResult(ResultModel):
-    """The result of a request. Every result has the same keys, except ``components``.
+    """The result of a request. All have the same keys, except ``components`` and ``critique``.
 
     A failure has a ``status`` that is not ``ok``, and ``score: null``, never a number.
     """
@@ -352,7 +352,15 @@ class ScoreResult(ResultModel):
         description="Name to the score of each part; the key is absent if there are none.",
     )
     text: str | None = Field(None, description="The judge's text, in generate mode.")
-    reason: str | None = Field(None, description="Why there is no score, and the remedy.")
+    reason: str | None = Field(
+        None, description="Why there is no score, and the remedy; or what the judge wrote first."
+    )
+    critique: str | None = Field(
+        None,
+        exclude_if=lambda critique: critique is None,
+        description="The judge's sentence for the policy, if the template asks for one and it does "
+        "not tell a reference's final answer; else the key is absent.",
+    )
     model: str | None = None
     template: str | None = None
     fingerprint: str | None = Field(
@@ -535,7 +543,9 @@ class GroupComparison(ResultModel):
     )
     forward: float | None = Field(None, description="That a is better, shown first.")
     backward: float | None = Field(None, description="That b is better, shown first.")
-    reason: str | None = Field(None, description="Why there is no probability.")
+    reason: str | None = Field(
+        None, description="Why there is no probability; or what the judge wrote, a shown first."
+    )
 
     @property
     def orders_agree(self) -> bool | None:

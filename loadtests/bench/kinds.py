@@ -86,7 +86,7 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
             "cached_tokens_per_1000": used["cached_tokens"] * thousand,
             "written_tokens_per_1000": used["completion_tokens"] * thousand,
             "statuses": dict(Counter(result.status.value for result in results)),
-            "reasons": sorted({result.reason for result in results if result.reason})[:3],
+            "reasons": sorted({result.reason for result in results if result.score is None})[:3],
         }
     return figures
 

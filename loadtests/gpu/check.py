@@ -26,8 +26,8 @@ from reward_serve.engines.vllm import VllmEngine
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreRequest, ScoreResult
 from reward_serve_lab.attacks.suite import crossed
+from reward_serve_lab.evaluation.bulk import FORMATS
 
-FORMATS = SAMPLES.with_name("formats.jsonl")
 REFERENCE = CARRIED / "reference.json"
 _SHARE = 0.2
 _AT_ONCE = 128

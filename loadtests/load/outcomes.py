@@ -70,7 +70,9 @@ def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
     result = dict(reply)
     if code not in (None, 200):
         result.pop("detail", None)
-    if odd := sorted((result.keys() ^ ScoreResult.model_fields.keys()) - {"components"}):
+    if odd := sorted(
+        (result.keys() ^ ScoreResult.model_fields.keys()) - {"components", "critique"}
+    ):
         return Checked("wrong", f"keys missing or unknown: {', '.join(odd)}")
     for key in ("id", "metadata"):
         if result[key] != sample.body[key]:

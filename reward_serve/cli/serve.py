@@ -12,14 +12,9 @@ from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.launch import LaunchError, interrupt_on_signals, serve_until_stopped
 from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER
+from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import (
-    ClassifierModel,
-    JudgeModel,
-    ModelConfig,
-    RemoteModel,
-)
+from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
@@ -27,6 +22,7 @@ from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
 from reward_serve.schema import Mode
+from reward_serve_answers import VERSION
 
 _OPEN = (
     "no API key: anyone who can connect to this port can score; give --api-keys-file FILE, "
@@ -118,10 +114,12 @@ def serve(
         interrupt_on_signals()
         if address is None:
             _prepare(file.models)
+        for line in filter(None, map(card_line, file.models)):
+            console.print(line, **PLAIN)
         serve_until_stopped(file, address, console)
     except KeyboardInterrupt:
         console.print("stopped", highlight=False)
-    except (ConfigError, CheckpointError, LaunchError) as error:
+    except (BundledModelError, ConfigError, CheckpointError, LaunchError) as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
 
@@ -149,6 +147,31 @@ def untrained(models: list[ModelConfig]) -> list[str]:
         and (model.engine.model, model.engine.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
         and model.judge.template != _TRAINED_ON
     ]
+
+
+def card_line(model: ModelConfig) -> str | None:
+    """A judge's card in a line, or how it differs: `cards/NAME.yaml`, else beside its adapter."""
+    if not isinstance(model, JudgeModel | RemoteModel):
+        return None
+    judge, paths = model.judge, [Path("cards", f"{model.name}.yaml")]
+    engine = model.remote if isinstance(model, RemoteModel) else model.engine
+    served = [f"weights={engine.model}", f"mode={judge.mode}"]
+    if isinstance(engine, EngineConfig) and (adapter := adapter_folder(engine)):
+        paths.append(adapter / "card.yaml")
+        served.append(f"adapter={bundled_judge().adapter_digest(adapter)}")
+    if (path := next(filter(Path.is_file, paths), None)) is None:
+        return None
+    try:
+        card = yaml.safe_load(path.read_bytes())
+        summary, measured = card["summary"], card["fingerprint"].split(";")
+    except (AttributeError, LookupError, TypeError, yaml.YAMLError):
+        return f"{path}: is not a card; write it again by `reward-serve card`"
+    template = judge.default_template
+    rules = "off" if judge.rules_first is False else template.rules or "off"
+    served += [f"template={template.name}@{template.digest}", f"rules={rules}-{VERSION}"]
+    if others := [each.partition("=")[0] for each in served if each not in measured]:
+        return f"{path}: is of other {', '.join(others)}; `reward-serve card` measures this judge"
+    return f"card: {summary}"
 
 
 def missing(models: list[ModelConfig]) -> list[str]:

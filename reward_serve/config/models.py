@@ -76,7 +76,9 @@ class VerdictLogConfig(Section):
 
     folder: str | None = Field(None, min_length=1, description="folder of the log; null: no log")
     rate: Annotated[float, Field(ge=0, le=1)] = Field(0.01, description="fraction of requests")
-    redact: bool = Field(False, description="leave out the response and the reference")
+    redact: bool = Field(
+        False, description="leave out texts: of the request, the reference and the judge"
+    )
     tail_characters: Count = Field(400, description="characters to log from a response's end")
     max_mib: Annotated[float, Field(gt=0)] = Field(64.0, description="disk limit per replica")
 

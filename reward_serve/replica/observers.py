@@ -229,6 +229,7 @@ class VerdictLog(Observer):
         else:
             line["response_tail"] = request.judged[-self._config.tail_characters :]
             line["reference"] = request.reference
+            line |= {"text": result["text"], "critique": result.get("critique")}
         try:
             self._lines.put_nowait(json.dumps(line))
         except queue.Full:

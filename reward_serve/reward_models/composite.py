@@ -184,6 +184,7 @@ class Composite(RewardModel):
             "details": details,
             "usage": summed_usage(list(results.values())),
             "fingerprint": self._fingerprint(results.values()),
+            "critique": next((r.critique for r in results.values() if r.critique), None),
         }
         scores = [
             (part.score, self._members[name].weight)

@@ -272,7 +272,8 @@ def _comparison(answers: _Answers, a: int, b: int) -> GroupComparison:
     if forward is None or backward is None:
         failed = next(one for one in both if one.score is None)
         return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
-    return GroupComparison(probability=0.5 + (forward - backward) / 2, **found)
+    found |= {"probability": 0.5 + (forward - backward) / 2, "reason": both[0].reason}
+    return GroupComparison(**found)
 
 
 def _outcomes(comparisons: Sequence[GroupComparison]) -> dict[Pair, float | None]:

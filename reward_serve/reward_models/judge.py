@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,6 +60,7 @@ from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source, Status
 from reward_serve.templates import (
+    MAX_REASON_CHARACTERS,
     RulesName,
     Template,
     inline_template,
@@ -85,6 +87,7 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 """The verifiers that may decide before the model."""
 MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
@@ -265,9 +268,25 @@ class Comparison:
             self.forget(prompt)
         else:
             result.source = "cache" if output.cached else self.judge.source
+            result.critique = self.critique(output.text)
         about = {"template": self.template.name, "fingerprint": self.fingerprint}
         details = cut_details(prompt) or None
         return result.model_copy(update={**about, "details": details, "usage": output.usage})
+
+    def critique(self, text: str) -> str | None:
+        """The last sentence for the policy in the judge's text, if its template asks for one.
+
+        None if it contains the final answer of a reference, which the policy would learn to copy.
+        """
+        pattern, answer = self.template.written.critique, text.rpartition("</think>")[2]
+        found = [match[1] or "" for match in re.finditer(pattern, answer)] if pattern else []
+        critique = found[-1].strip()[:MAX_REASON_CHARACTERS] if found else ""
+        for reference in self.request.references:
+            gold = re.escape(_THOUSANDS.sub("", final_answer(reference)).strip("$ ."))
+            told = rf"(?i)(?<!\w)(?<!\d\.){gold}(?!\w|\.\d)"
+            if re.search(told, _THOUSANDS.sub("", critique)):
+                return None
+        return critique or None
 
     async def _by_likelihood(self, reference: str) -> ScoreResult:
         """Score by the probability of the reference as the model's reply, token by token.

@@ -40,9 +40,11 @@ from reward_serve.schema import (
     failure,
     retry_after_s,
 )
-from reward_serve.templates import LabelForm, last_match
+from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, last_match
 
 _CUT = "cut_"
+_Answers = tuple[list[ScoreResult], dict[str, str | None]]
+"""The result of each criterion; and of a text that answers all, itself, its reason and critique."""
 
 
 class RubricJudge(Judge):
@@ -104,8 +106,9 @@ class RubricJudge(Judge):
         return self._named[rubric]
 
     def _result(
-        self, comparison: Comparison, criteria: Sequence[Criterion], results: Sequence[ScoreResult]
+        self, comparison: Comparison, criteria: Sequence[Criterion], answers: _Answers
     ) -> ScoreResult:
+        results, said = answers
         parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
         scores = [
             (r.score, c.weight)
@@ -121,7 +124,7 @@ class RubricJudge(Judge):
             "components": parts,
             "template": comparison.template.name,
             "fingerprint": self._rubric_fingerprint(comparison.fingerprint, criteria),
-            "text": results[0].text,
+            "text": said.get("text"),
             "usage": summed_usage(results),
             "details": details,
         }
@@ -140,7 +143,7 @@ class RubricJudge(Judge):
             return failure(status, reason, **about)
         cached = all(result.source == "cache" for result in results)
         source = "cache" if cached else self.source
-        return ScoreResult(status=Status.OK, score=score, source=source, **about)
+        return ScoreResult(status=Status.OK, score=score, source=source, **{**about, **said})
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
@@ -152,7 +155,7 @@ class RubricJudge(Judge):
 
 async def _one_by_one(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> list[ScoreResult]:
+) -> _Answers:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
@@ -166,7 +169,7 @@ async def _one_by_one(
     for criterion, result in zip(criteria, results, strict=True):
         if result.status is Status.INVALID:
             raise InvalidRequestError(f"criterion {criterion.name!r}: {result.reason}")
-    return results
+    return results, {}
 
 
 def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
@@ -183,7 +186,7 @@ def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
 
 async def _in_one_text(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> list[ScoreResult]:
+) -> _Answers:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = comparison.template.label
     default = form.values if form else YES_OR_NO
@@ -196,11 +199,12 @@ async def _in_one_text(
     output = await comparison.answer(
         comparison.engine.generate, prompt, comparison.generation.sampling
     )
-    written = last_match(comparison.template, output.text, output.cut_off)
-    if isinstance(written, ScoreResult):
+    found, reason = last_match(comparison.template, output.text, output.cut_off), None
+    if isinstance(found, ScoreResult):
         comparison.forget(prompt)
-        results = [written] * len(criteria)
+        results = [found] * len(criteria)
     else:
+        written, reason = found
         said = _said(written)
         source: Source = "cache" if output.cached else comparison.judge.source
         results = [
@@ -209,25 +213,30 @@ async def _in_one_text(
         ]
         if any(result.score is None for result in results):
             comparison.forget(prompt)
-    first = {"usage": output.usage, "text": output.text, "details": cut_details(prompt)}
-    return [results[0].model_copy(update=first), *results[1:]]
+    first = {"usage": output.usage, "details": cut_details(prompt)}
+    about = {"text": output.text, "reason": reason, "critique": comparison.critique(output.text)}
+    return [results[0].model_copy(update=first), *results[1:]], about
 
 
 def _said(written: str) -> dict[str, Any]:
     try:
-        said = json.loads(written)
+        said = json.loads(written, strict=False)  # which allows a line break in a reason
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
 
 
 def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
-    """The result of one answer in the model's JSON object."""
+    """The result of one answer in the model's JSON object: a choice, or with its reason."""
+    why = str(said.get("reason") or "") if isinstance(said, dict) else ""
+    said = said.get("verdict") if isinstance(said, dict) else said
     if said is None:
-        return failure(Status.UNPARSEABLE, "the judge's last JSON object does not name it")
+        return failure(Status.UNPARSEABLE, "the judge's last JSON object has no choice for it")
     known = {label.casefold(): value for label, value in values.items()}
     score = known.get(str(said).strip().casefold())
     if score is None:
-        reason = f"{str(said)[:64]!r} is not one of its choices: {', '.join(values)}"
+        reason = f"the judge's answer is not one of its choices: {', '.join(values)}; see text"
         return failure(Status.UNPARSEABLE, reason)
-    return ScoreResult(status=Status.OK, score=score, source=source)
+    return ScoreResult(
+        status=Status.OK, score=score, source=source, reason=why[:MAX_REASON_CHARACTERS] or None
+    )

@@ -12,7 +12,7 @@ import pytest
 from reward_serve_answers import verify
 
 ROOT = Path(__file__).parents[2]
-SUITE = ROOT / "examples" / "gsm8k" / "formats.jsonl"
+SUITE = ROOT / "lab" / "reward_serve_lab" / "evaluation" / "formats.jsonl"
 TUNING = ROOT / "judge" / "reward_serve_judge" / "training" / "dev_formats.jsonl"
 FIELDS = {"id", "question", "reference", "response", "correct", "format"}
 

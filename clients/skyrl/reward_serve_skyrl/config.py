@@ -25,7 +25,8 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     the trainer's workers.
 
     With ``group_size`` (``generator.n_samples_per_prompt``), the samples of a prompt are judged
-    against each other. Each waits for the others for half of ``timeout_s``.
+    against each other. Each waits for the others for half of ``timeout_s``. With ``critique``, a
+    sample's ``env_metrics`` have the judge's, as ``judge_critique``.
 
     Undecided samples are left out of training. The run stops if their share of a step exceeds
     ``max_undecided``; at 1 it never stops.
@@ -47,6 +48,7 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     group_size: int | None = None
     tools: str | None = None
     reward: str = "end"
+    critique: bool = False
     timeout_s: float | None = None
     max_attempts: int | None = None
     on_failure: str = "rule"

@@ -48,13 +48,13 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.extras = extras or {}
-        self.metrics: dict[str, float] = {}
+        self.metrics: dict[str, Any] = {}
         self.messages: list[dict[str, Any]] = []
         self.max_turns = self.extras.get("max_turns", 1)
         section: Any = env_config or {}
         section = section if isinstance(section, Mapping) else asdict(section)
         self._when, self._value = section.get("reward", "end"), 0.0
-        self._tools = None
+        self._tools, self._has_critique = None, section.get("critique")
         if tools := section.get("tools"):
             self._tools = load_env_creator(tools)()
             self._schemas = schemas_of(self._tools)
@@ -112,18 +112,19 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         }
         parts = {f"component_{name}": score for name, score in components_of(result).items()}
         self.metrics = {f"judge_{name}": value for name, value in {**metrics, **parts}.items()}
+        self.metrics |= {"judge_critique": result.critique or ""} if self._has_critique else {}
         if result.score is None:
             logger.info("undecided: %s: %s", result.status.value, result.reason)
             return 0.0
         value = probability_right(result) if self._when == "differences" else None
         return result.score if value is None else value
 
-    def get_metrics(self) -> dict[str, float]:
-        """Metrics of this episode's request, and the score of each component that has one."""
+    def get_metrics(self) -> dict[str, Any]:
+        """Metrics of this episode's request, the components' scores and, if set, the critique."""
         return self.metrics
 
     @staticmethod
-    def aggregate_metrics(metrics: list[dict[str, float]]) -> dict[str, float]:
+    def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
         """Means over the episodes that have the metric, and the longest wait.
 
         SkyRL's fully asynchronous trainer adds up all metrics that are not named a mean, average,
@@ -132,7 +133,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         seen = [one for one in metrics if one]  # an interrupted episode has no metrics
         if not seen:
             return {}
-        names = dict.fromkeys(name for one in seen for name in one)
+        names = dict.fromkeys(n for one in seen for n in one if n != "judge_critique")
         means = {f"{n}_mean": fmean(one[n] for one in seen if n in one) for n in names}
         if waits := [one["judge_wall_ms"] for one in seen if "judge_wall_ms" in one]:
             means["judge_wall_ms_max"] = max(waits)
@@ -167,7 +168,7 @@ def settings_of(env_config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if is_dataclass(env_config) and not isinstance(env_config, type):
         env_config = asdict(env_config)
-    others = ("max_undecided", "tools", "reward")  # not of the client
+    others = ("max_undecided", "tools", "reward", "critique")  # not of the client
     fields = dict(env_config or {}).items()
     settings = {name: value for name, value in fields if value is not None and name not in others}
     common = {name: settings.pop(name, None) for name in ("template", "options", "group_size")}

@@ -18,7 +18,7 @@ from reward_serve_skyrl.config import (
     check_judging_overlaps,
 )
 from reward_serve_skyrl.main import check_first_rows
-from tests.fake_service import FakeService
+from tests.fake_service import FakeService, Reply
 
 SECTION = "environment.skyrl_gym.gsm8k_judge"
 
@@ -116,6 +116,22 @@ def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
     undecided = [metrics["judge_undecided"] for metrics in output["env_metrics"]]
     assert rewards[:3] == [length / lengths[2] for length in lengths]
     assert undecided == [0.0, 0.0, 0.0, 1.0]  # DecidedOnly leaves it out; SkyRL needs a number
+
+
+def test_a_critique_is_an_extra_field_of_its_sample_and_not_shown_to_the_policy(
+    tokenizer: Any,
+) -> None:
+    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    with FakeService() as service:
+        service.replies["/v1/score/batch"] = Reply({"results": [said]})
+        config = configured(service.url, f"{SECTION}.critique=true", f"{SECTION}.template=critique")
+        _, output = rollout(config, tokenizer, ["#### 17"], [extras(0)])
+
+    assert [one["judge_critique"] for one in output["env_metrics"]] == ["It adds."]
+    assert "environment/judge_ok_mean" in output["rollout_metrics"]
+    assert not any("critique" in name for name in output["rollout_metrics"])
+    assert "It adds." not in tokenizer.decode(output["response_ids"][0])
+    assert service.calls[0].body["requests"][0]["template"] == "critique"
 
 
 def test_a_run_is_refused_at_its_first_rows() -> None:

@@ -109,6 +109,8 @@ class RewardFunction:
     ) -> None:
         self.__name__ = name
         self._judged, self._read = judged, read
+        self.critiques: list[str | None] = []
+        """The judge's critiques of the last batch, for templates that ask for them."""
 
     async def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -123,6 +125,7 @@ class RewardFunction:
                 f"{_AVERAGES_NONE} counts a reward of None as 0; use GRPOTrainer, or set on_failure"
             )
         results = await self._judged.results(completions, {"prompts": prompts, **columns})
+        self.critiques = [result.critique for result in results]
         return [self._read(result) for result in results]
 
 

@@ -49,7 +49,7 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
-_ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns")
+_ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns", "critique")
 """Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
@@ -192,7 +192,7 @@ def is_judged(data_source: str, settings: Mapping[str, Any]) -> bool:
 
 def default_reward(
     data_source: str, solution: str, ground_truth: Any, info: Mapping[str, Any]
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The reward by verl itself, with the keys of a judged row; the metrics of requests are 0.
 
     Raises:
@@ -224,8 +224,8 @@ async def compute_score(
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
         **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
             others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other; and
-            ``components`` and ``turns``, see ``as_reward``.
+            judge the samples of a row (``extra_info.index``) against each other; ``components``
+            and ``turns``, see ``as_reward``; and ``critique``, to add the judge's (or "").
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -235,15 +235,19 @@ async def compute_score(
         ScoringError: the sample is undecided; verl's V1 trainer then leaves it out.
     """
     info = extra_info or {}
+    critique = {"critique": ""} if settings.get("critique") else {}
     if not is_judged(data_source, settings):
         found = await asyncio.to_thread(
             default_reward, data_source, solution_str, ground_truth, info
         )
-        absent = {f"component_{name}": math.nan for name in settings.get("components") or ()}
-        return found | absent | ({_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {})
+        found |= {f"component_{name}": math.nan for name in settings.get("components") or ()}
+        found |= {_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {}
+        return found | critique
     client, turns = client_for(info, settings), settings.get("turns")
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
-    return as_reward(await client.ascore(request), settings.get("components") or (), turns)
+    result = await client.ascore(request)
+    reward = as_reward(result, settings.get("components") or (), turns)
+    return reward | dict.fromkeys(critique, result.critique or "")
 
 
 def as_reward(

@@ -13,7 +13,7 @@ from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from clients.verl.tests.reward_loop import REWARDS, configured, rollout
 from reward_serve.client import ScoringError
 from reward_serve_verl.training import DecidedRewardManager
-from tests.fake_service import FakeService
+from tests.fake_service import FakeService, Reply
 
 
 def scored(config: Any, batch: DataProto) -> tuple[list[float], list[dict[str, Any]]]:
@@ -48,6 +48,16 @@ def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
 
     assert rewards == [1.0, 0.0, 0.0]  # verl wants the ####
     assert {one["judged"] for one in extra} == {0.0}
+
+
+def test_critiques_are_extra_fields_of_every_row(tokenizer: Path) -> None:
+    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    with FakeService() as service:
+        for result, critique in ((said, "It adds."), ({"status": "ok", "score": 1.0}, "")):
+            service.replies["/v1/score/batch"] = Reply({"results": [result]})
+            config = configured(service.url, tokenizer, critique=True, max_batch=1)
+            _, extra = scored(config, rollout(tokenizer)[:1])
+            assert [one["critique"] for one in extra] == [critique]
 
 
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:

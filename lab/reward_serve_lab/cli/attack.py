@@ -88,8 +88,7 @@ def attack(
     do nothing earn by these criteria; exit 1 if one earns more than 0, or has no score.
     """
     check_outputs(out)
-    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
-    settings = {key: value for key, value in given.items() if value is not None}
+    settings = settings_of(model, template, mode)
     if rubric is not None:
         criteria = _criteria(rubric)
         idle = _idle_responses(criteria, question)
@@ -97,11 +96,17 @@ def attack(
         rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
         _report_rubric(criteria, idle, _scored(url, app, rows, settings))
         return
-    attacks = [*_suite(seed, references, family, sample), *_user_attacks(data)]
+    attacks = [*suite_of(seed, references, family, sample), *_user_attacks(data)]
     if flat:
         attacks = [attack.flat if attack.messages else attack for attack in attacks]
-    run = _scored(url, app, _rows(attacks), settings)
+    run = _scored(url, app, rows_of(attacks), settings)
     _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
+
+
+def settings_of(model: str | None, template: str | None, mode: ModeName | None) -> dict[str, Any]:
+    """The fields that every request has."""
+    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _scored(url: str | None, app: str | None, rows: list[Row], settings: dict[str, Any]) -> Run:
@@ -157,9 +162,14 @@ def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) ->
     raise typer.Exit(1)
 
 
-def _suite(
+def suite_of(
     seed: int, references: int, families: list[str] | None, sample: int | None
 ) -> list[Attack]:
+    """The attacks of a seed, or a random ``sample`` of them.
+
+    Raises:
+        typer.BadParameter: there is no family of such a name.
+    """
     names = [each.name for each in FAMILIES]
     for name in families or ():
         if name not in names:
@@ -182,7 +192,8 @@ def _user_attacks(data: Path | None) -> list[Attack]:
         raise typer.BadParameter(f"{data}: {error}") from None
 
 
-def _rows(attacks: list[Attack]) -> list[Row]:
+def rows_of(attacks: list[Attack]) -> list[Row]:
+    """The attacks as rows that are labelled wrong."""
     return [Row(line, row.request, correct=False) for line, row in enumerate(attacks, 1)]
 
 

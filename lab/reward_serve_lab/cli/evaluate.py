@@ -138,7 +138,7 @@ def evaluate(
         settings |= {"template": template[0]} if template else {}
         _evaluate_pairs(_pairs(file, sample, seed), url, app, settings, batches_in_flight, out)
         return
-    rows = _rows(file, sample, seed)
+    rows = labelled_rows(file, sample, seed)
     earlier = _earlier(compare, rows) if compare else {}
     runs: dict[str, Run] = {}
     reports: dict[str, dict[str, Any]] = {}
@@ -229,7 +229,12 @@ def _earlier(path: Path, rows: list[Row]) -> Earlier:
     return earlier
 
 
-def _rows(file: Path, sample: int | None, seed: int) -> list[Row]:
+def labelled_rows(file: Path, sample: int | None = None, seed: int = 0) -> list[Row]:
+    """The file's rows, or a random ``sample`` of them; says which lines are invalid.
+
+    Raises:
+        typer.BadParameter: the file cannot be read, or no row is labelled.
+    """
     try:
         rows = read_rows(file)
     except OSError as error:

@@ -26,6 +26,9 @@ from reward_serve.client.transport import ServiceUnavailableError, Transport
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from reward_serve_lab.evaluation.json_lines import json_lines
 
+FORMATS = Path(__file__).with_name("formats.jsonl")
+"""Labelled rows of answers in every shape, both right and wrong; none are of GSM8K."""
+
 RIGHT = 0.5
 """A score of at least this counts as right."""
 

@@ -53,10 +53,10 @@ def disagreements(run: Run) -> list[tuple[Row, ScoreResult]]:
 
 
 def first_reasons(run: Run) -> dict[str, str]:
-    """The first reason of each status."""
+    """The first reason of each failed status."""
     reasons: dict[str, str] = {}
     for result in run.results:
-        if result.reason:
+        if result.reason and result.status is not Status.OK:
             reasons.setdefault(result.status.value, result.reason)
     return reasons
 

@@ -32,7 +32,7 @@ def card(title: str, request: Mapping[str, Any], found: Explanation, level: int 
     shown = tag("section", "card verdict")
     with shown:
         _head(title, result, level)
-        if result.reason:
+        if result.reason and result.score is None:
             message(result.reason, "warn")
         if found.rule is not None or found.model is not None:
             _deciders(found)

@@ -53,7 +53,7 @@ def test_requests_and_results_are_described_with_all_their_fields_and_bounds() -
     assert request["additionalProperties"] is False
     assert request["properties"]["timeout_s"]["maximum"] == MAX_TIMEOUT_S
     assert set(result["properties"]) == set(ScoreResult.model_fields)
-    assert set(result["required"]) == set(ScoreResult.model_fields) - {"components"}
+    assert set(result["required"]) == set(ScoreResult.model_fields) - {"components", "critique"}
     assert set(TYPES["Status"]["enum"]) == {status.value for status in Status}
 
 

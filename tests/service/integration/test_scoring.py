@@ -80,6 +80,16 @@ def test_generate_mode_gives_a_typed_status_and_the_text_and_a_group_shares_its_
     assert again.usage.cached_tokens >= 96
 
 
+def test_a_written_reason_is_of_the_judges_text_and_a_critique_is_absent_without_one(
+    http: HttpRewardClient,
+) -> None:
+    asked = {"question": "9 + 9?", "template": "critique", "options": {"max_tokens": 12}}
+    result = http.score({**ASKED, **asked})  # the bundled judge writes none
+    assert result.text and result.template == "critique"
+    assert result.status is not Status.OK or (result.reason or "") in result.text
+    assert "critique" not in result.model_dump()
+
+
 def test_a_group_is_judged_over_http_and_by_handle(
     http: HttpRewardClient, handle: RewardClient
 ) -> None:

@@ -46,6 +46,24 @@ def test_the_service_decides_in_one_turn(service: FakeService) -> None:
     assert (counts["asked"], counts["ok"]) == (2, 2), "environments share a client"
 
 
+def test_a_critique_is_in_the_metrics_that_ask_and_in_no_mean_or_observation(
+    service: FakeService,
+) -> None:
+    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    service.replies["/v1/score/batch"] = Reply({"results": [said]})
+    plain, asking, unasked = (
+        judge(service.url),
+        judge(service.url, critique=True),
+        judge("http://x"),
+    )
+    steps = [env.step(WRONG) for env in (plain, asking)]
+    assert "judge_critique" not in plain.get_metrics() | unasked.get_metrics()
+    assert asking.get_metrics()["judge_critique"] == "It adds."
+    assert not any(step["observations"] or step["metadata"] for step in steps)
+    means = GSM8kJudgeEnv.aggregate_metrics([asking.get_metrics()])
+    assert means.keys() == GSM8kJudgeEnv.aggregate_metrics([plain.get_metrics()]).keys()
+
+
 def test_episodes_are_reported_as_means_and_the_longest_wait(service: FakeService) -> None:
     episodes = [judge(service.url) for _ in range(3)]
     for env in episodes[:2]:

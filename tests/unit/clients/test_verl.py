@@ -253,6 +253,25 @@ def test_components_have_the_same_keys_in_every_row(service: FakeService) -> Non
     assert service.calls[0].body["requests"][0]["rubric"] == "style"
 
 
+def test_critiques_are_texts_with_the_same_key_in_every_row_that_asks(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = SimpleNamespace(default_compute_score=lambda *_: 1.0)
+    for name in ("verl", "verl.utils", "verl.utils.reward_score"):
+        monkeypatch.setitem(sys.modules, name, fake)
+    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    settings: dict[str, Any] = {"url": service.url, "judged_data_sources": ["gsm8k"]}
+    asked = {"critique": True, "components": ["true"], "turns": "log", **settings}
+    rows = [scored(WRONG, source="code", **asked)]
+    for reply in (said, {"status": "ok", "score": 1.0}):
+        service.replies["/v1/score/batch"] = Reply({"results": [reply]})
+        rows.append(scored(WRONG, **asked))
+    assert [str(one["critique"]) for one in rows] == ["", "It adds.", ""]
+    assert len({tuple(one) for one in rows}) == 1
+    service.replies["/v1/score/batch"] = Reply({"results": [said]})
+    assert "critique" not in scored(WRONG, **settings)
+
+
 def test_rows_that_match_no_pattern_are_verls_own(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,15 +20,19 @@ from reward_serve_answers import final_answer
 from reward_serve_answers.committed import committed
 from reward_serve_judge import canonical, occurrence, stated
 
-ROWS = Path(__file__).parents[3] / "examples" / "gsm8k"
+ROOT = Path(__file__).parents[3]
+ROWS = (
+    ROOT / "examples" / "gsm8k" / "samples.jsonl",
+    ROOT / "lab" / "reward_serve_lab" / "evaluation" / "formats.jsonl",
+)
 DIGEST = "3615b752efa4da2a550ec690996651a290d4b48976fb2bc5c00bdf3cf3bb828c"
 
 
 def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
     renderer, template = Renderer(None, 6144), load_template("final_answer")
     digest = hashlib.sha256()
-    for name in ("samples.jsonl", "formats.jsonl"):
-        for line in (ROWS / name).read_text(encoding="utf-8").splitlines():
+    for file in ROWS:
+        for line in file.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             fields = {"reference": final_answer(row["reference"]), "response": row["response"]}
             prompt = renderer.render(

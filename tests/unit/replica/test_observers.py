@@ -100,6 +100,22 @@ def test_a_line_holds_what_was_rewarded_and_why(tmp_path: Path) -> None:
     assert right.keys() == late.keys() == left.keys()
 
 
+WROTE = {**RIGHT, "reason": "secret", "text": "a secret", "critique": "secrets"}
+
+
+def test_what_the_judge_wrote_is_in_lines_with_texts_alone(said: Said, tmp_path: Path) -> None:
+    asked = [(request(), WROTE), (request(), RIGHT)]
+    wrote, right = written(tmp_path / "texts", *asked)
+    texts = ("reason", "text", "critique")
+    assert [wrote[name] for name in texts] == ["secret", "a secret", "secrets"]
+    assert [right[name] for name in texts] == [None] * 3
+    lines = written(tmp_path / "none", *asked, redact=True)
+    assert "secret" not in json.dumps(lines)
+    failed = {**FAILED, "status": Status.UNPARSEABLE, "text": "a secret", "critique": "secrets"}
+    FailureLog("judge").observe(request(), failed, Times(0.0))
+    assert "secret" not in "".join(said())
+
+
 def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
     quoting = failure(Status.INVALID, "reference: 'secrets' holds no answer").model_dump(
         mode="json"

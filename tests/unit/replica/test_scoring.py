@@ -26,7 +26,7 @@ from reward_serve.schema import (
 )
 from tests.virtual_time import in_virtual_time, settle
 
-KEYS = tuple(name for name in ScoreResult.model_fields if name != "components")
+KEYS = tuple(name for name in ScoreResult.model_fields if name not in ("components", "critique"))
 RAISES = {
     "invalid": InvalidRequestError("reference: send one"),
     "engine": EngineError("the engine is gone"),

@@ -147,6 +147,20 @@ async def test_without_a_quorum_there_is_no_score(
     assert details(verdict).get("retry_after_s") == (3 if status is Status.OVERLOADED else None)
 
 
+async def test_reasons_stay_with_their_members_and_a_critique_is_the_first_members() -> None:
+    said = {"status": Status.OK, "score": 0.0, "source": "judge"}
+    wrote = ScoreResult(**said, reason="It adds.", critique="Multiply.")
+    other = ScoreResult(**said, reason="Wrong.", critique="Try again.")
+    result = await composite([1.0, wrote, other]).score(REQUEST)
+    parts = result.components or {}
+    assert [part.reason for part in parts.values()] == [None, "It adds.", "Wrong."]
+    assert (result.reason, result.critique) == (None, "Multiply.")
+    config = {"name": "c", "kind": "cascade", "cascade": {"members": ["a", "b"]}}
+    model = Cascade(CascadeModel.model_validate(config), [member(0.5), member(wrote)])
+    last = await model.score(REQUEST)
+    assert (last.reason, last.critique) == ("It adds.", "Multiply.")
+
+
 async def test_members_scores_are_components_and_so_are_their_own() -> None:
     parts = {"brief": Component(score=0.5, status=Status.OK)}
     rubric = ScoreResult(status=Status.OK, score=0.5, components=parts)

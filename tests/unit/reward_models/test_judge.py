@@ -196,9 +196,34 @@ async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
     verdict = await judge(engine, mode="generate").score(request())
     assert (verdict.status, verdict.score, verdict.text) == (status, score, text)
     assert verdict.source == ("judge" if status is Status.OK else None)
-    assert (verdict.reason is None) is (status is Status.OK)
+    if status is Status.OK:
+        assert verdict.reason == text.partition("\n")[0]
     assert verdict.usage.completion_tokens == 1
     assert "end with a line 'VERDICT: 1'" in engine.prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "reference", "critique"),
+    [
+        ("CRITIQUE: It adds.\n**CRITIQUE:** It adds twice. \nVERDICT: 0", "18", "It adds twice."),
+        ("<think>CRITIQUE: No.</think>VERDICT: 0", "18", None),
+        ("CRITIQUE:\nVERDICT: 0", "18", None),
+        ("CRITIQUE: It adds.\nNo verdict.", "18", None),
+        ("CRITIQUE: It should be 18.\nVERDICT: 0", "2 * 9 = 18\n#### 18", None),
+        ("CRITIQUE: It is $1,800, not that.\nVERDICT: 0", "1800", None),
+        ("CRITIQUE: It is 1800.\nVERDICT: 0", ["17", "$1,800"], None),
+        ("CRITIQUE: It is Paris!\nVERDICT: 0", "paris", None),
+        ("CRITIQUE: 180, 1.18, 18.5, x18.\nVERDICT: 0", "18", "180, 1.18, 18.5, x18."),
+    ],
+)
+async def test_a_critique_is_the_last_one_of_a_verdict_and_tells_no_reference(
+    said: str, reference: str | list[str], critique: str | None
+) -> None:
+    engine = FakeEngine(text=lambda prompt: (said, False))
+    asked = {"template": "critique", "question": "How many?"}
+    verdict = await judge(engine).score(request(reference=reference, **asked))
+    assert verdict.critique == critique
+    assert ("critique" in verdict.model_dump()) is (critique is not None)
 
 
 @pytest.mark.parametrize(

@@ -277,8 +277,23 @@ async def test_in_generate_mode_one_text_answers_all_by_name() -> None:
     assert result.score == pytest.approx(0.75, abs=1e-9)
     assert result.components is not None
     assert {result.components[name].status for name in ("brief", "unnamed")} == {Status.UNPARSEABLE}
-    assert "'maybe' is not one of its choices: no, yes" in (result.components["brief"].reason or "")
+    why = result.components["brief"].reason or ""
+    assert "is not one of its choices: no, yes" in why and "maybe" not in why
+    assert result.reason == 'First {"true": "no"}. Finally:'
     assert result.text == engine.written
+
+
+async def test_each_criterion_has_its_own_reason_beside_its_choice() -> None:
+    said = {"true": {"reason": "It\nis 18.", "verdict": "yes"}, "brief": {"verdict": "No"}}
+    said["clear"] = {"reason": "Hm.", "verdict": "perhaps"}
+    engine = CriteriaEngine(text="So: " + json.dumps(said).replace("\\n", "\n"))
+    rubric = criteria("true", "brief", "clear")
+    result = await of_engine(engine, judge={"mode": "generate"}, rubric=HALF).score(request(rubric))
+    assert scores(result) == {"true": 1.0, "brief": 0.0, "clear": None}
+    parts = result.components or {}
+    assert (parts["true"].reason, parts["brief"].reason) == ("It\nis 18.", None)
+    assert "is not one of its choices" in (parts["clear"].reason or "")
+    assert (result.reason, '"reason"' in engine.prompts[0]) == ("So:", True)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "no JSON", "{'true': 'yes'}", '{"true": ["yes"]}'])

@@ -168,7 +168,7 @@ TO_1, TO_100, ASKED = (
 )
 def test_the_last_verdict_wins(template: Template, text: str, score: float) -> None:
     verdict = read_verdict(template, text, cut_off=False)
-    assert (verdict.status, verdict.reason) == (Status.OK, None)
+    assert verdict.status is Status.OK
     assert verdict.score == pytest.approx(score)
     cut_off = read_verdict(template, text, cut_off=True)
     assert (cut_off.status, cut_off.score, cut_off.label) == (Status.TRUNCATED, None, None)
@@ -205,6 +205,41 @@ def test_no_verdict_and_one_that_is_no_whole_number_on_the_scale_are_unparseable
         assert verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Both are 18.\nVERDICT: 1", "Both are 18."),
+        ("<think>VERDICT: 0, hm</think>\n It says VERDICT: 0.\n VERDICT: 1", "It says VERDICT: 0."),
+        ("hidden</think>VERDICT: 1\nSo it is.", None),
+        ("a" * 9_000 + "b" * 1_999 + "c\nVERDICT: 1", "b" * 1_999 + "c"),
+    ],
+)
+def test_the_reason_of_a_verdict_is_what_precedes_it_without_thoughts(
+    text: str, reason: str | None
+) -> None:
+    verdict = read_verdict(FINAL, text, cut_off=False)
+    assert (verdict.score, verdict.reason, verdict.text) == (1.0, reason, text)
+
+
+def test_a_failure_does_not_quote_the_judge() -> None:
+    verdict = read_verdict(FINAL, "VERDICT: 1234 secret", cut_off=False)
+    assert verdict.status is Status.UNPARSEABLE
+    assert "secret" not in (verdict.reason or "") and "1234" not in (verdict.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("critique", "why"),
+    [("(", "is not a regular"), ("CRITIQUE: .*", "needs a group"), ("(HINT)", "does not match")],
+)
+def test_a_pattern_of_critiques_that_cannot_read_the_example_is_refused(
+    critique: str, why: str
+) -> None:
+    data = load_template("critique").model_dump(exclude={"name", "digest"})
+    data["generate"]["critique"] = critique
+    with pytest.raises(ValidationError, match=f"critique.*{why}"):
+        parse_template("own", data)
+
+
 PIECES = [
     "VERDICT: 1", "VERDICT: 0", "verdict: **1**", "VERDICT:", "VERDICT", "REWARD: 1", "REWARD: 0.5",
     "REWARD: 100", "REWARD: nan", "REWARD: 1e999", "REWARD: -1", "REWARD: 1_0", "REWARD: ١", ":",
@@ -224,5 +259,5 @@ def test_any_text_has_a_verdict_within_the_scale_or_none(
     verdict = read_verdict(template, text, cut_off)
     assert (verdict.status is Status.TRUNCATED) is cut_off
     assert (verdict.score is None) is (verdict.status is not Status.OK)
-    assert (verdict.reason is None) is (verdict.status is Status.OK)
+    assert verdict.reason or verdict.status is Status.OK
     assert verdict.score is None or 0.0 <= verdict.score <= template.highest

@@ -37,7 +37,7 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
     scored = lines_of(out)
     assert [line["line"] for line in scored] == list(range(1, 8))
     assert [line["score"] for line in scored] == [float(bool(row["correct"])) for row in GOOD]
-    keys = [name for name in ScoreResult.model_fields if name != "components"]
+    keys = [name for name in ScoreResult.model_fields if name not in ("components", "critique")]
     assert {tuple(line) for line in scored} == {("line", "correct", *keys)}
     report = json.loads(summary.read_text(encoding="utf-8"))
     assert (report["n"], report["agreement"]) == (7, 1.0)
