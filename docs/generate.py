@@ -1,7 +1,8 @@
 """Writes the generated pages: ``python -m docs.generate``; with ``--check`` it compares them.
 
-Commands, HTTP routes, the Python API, the fields of a deployments file and metrics, and llms.txt
-from the site's navigation. ``tests/service/docs`` fails when a page differs from what this writes.
+Commands, HTTP routes, the Python API, the fields of a deployments file, metrics, profiles, and
+llms.txt from the site's navigation. ``tests/service/docs`` fails when a page differs from what this
+writes.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def pages() -> dict[str, str]:
         "reference/python.md": NOTE + _python(),
         "reference/fields.md": NOTE + _fields(),
         "reference/metrics.md": NOTE + _metrics(),
+        "reference/profiles.md": NOTE + _profiles(),
         "reference/judge-cards.md": NOTE + _cards(),
     }
     return {**written, "llms.txt": _llms(written)}
@@ -332,6 +334,47 @@ def _metrics() -> str:
         "and read them: [observability](../how-to/observability.md).\n\n"
         + _table(("metric", "type", "labels", ""), found)
     )
+
+
+def _profiles() -> str:
+    from reward_serve.cli.profiles import FOLDER
+
+    text = (
+        "# Profiles\n\n`reward-serve serve MODEL` takes what a model needs from the profile of its "
+        "family and the closest [shipped file](deployments.md), says so in one line, and with "
+        "`--dry-run` prints the file that it made; options and `--set` win. The profile with the "
+        "longest name that is part of the model's is taken, so `my-Qwen3-8B-tuned` and "
+        "`Qwen/Qwen3-8B-FP8` are served as `Qwen/Qwen3-8B`; an endpoint's name must be the whole "
+        "one. `--kind` other than the profile's leaves the profile out. A model without a profile "
+        "gets a sentence on what is assumed of it. Only the command reads profiles: a deployments "
+        "file has all that was set.\n\nWeights are in GiB a replica, as of two bytes a parameter "
+        "unless the profile says otherwise; a model of more than 64 GiB is spread over 2, 4 or 8 "
+        "GPUs (`tensor_parallel_size`). *Read* is what was read, mostly copies of cards; what is "
+        "*assumed* was not. *Run* is what was run here: no profile's own weights were.\n\n"
+        "A trained verifier needs its card's prompt: [serve a model](../how-to/models.md).\n"
+    )
+    for path in sorted(FOLDER.glob("*.yaml")):
+        profile = yaml.safe_load(path.read_bytes())
+        first = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        text += f"\n## {path.stem}\n\n{first} {_sentence(profile['about'])}\n\n"
+        rows = [(_code(model), f"{gib or ''}") for model, gib in profile["models"].items()]
+        text += _table(("model", "weights, GiB"), rows)
+        fields = yaml.safe_dump(profile["model"], sort_keys=False, width=100)
+        text += f"\n```yaml\n{fields}```\n"
+        if prompt := profile.get("prompt"):
+            names = (
+                f"{field} as {' or '.join(_code(f'{{{each}}}') for each in given)}"
+                for field, given in prompt["fields"].items()
+            )
+            scores = prompt["template"]["label"]["values"].items()
+            verdict = ", ".join(f"{_code(label)} {score:g}" for label, score in scores)
+            text += f"\nIts prompt names the {', the '.join(names)}. Scores: {verdict}.\n"
+        text += f"\nRead: {profile['read']}.\n\nRun: {profile['run']}.\n"
+    return text
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 _ERRORS = {

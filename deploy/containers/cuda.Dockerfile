@@ -24,4 +24,4 @@ HEALTHCHECK --start-period=15m --interval=10s --timeout=5s \
     CMD ["reward-serve", "wait", "--timeout-s", "0", "--quiet"]
 ENTRYPOINT ["reward-serve", "serve"]
 # Every interface of the container; publish port 8000, and give --api-keys-file.
-CMD ["Qwen/Qwen2.5-1.5B-Instruct", "--host", "0.0.0.0"]
+CMD ["Qwen/Qwen3-4B-Instruct-2507", "--host", "0.0.0.0"]

@@ -4,12 +4,12 @@
 # deploy_judge.sh run COMMAND...: the same, then COMMAND, then end the judge if it was started here.
 # deploy_judge.sh stop: end the judge.
 #
-# JUDGE=qwen (default): Qwen2.5-1.5B-Instruct on its own GPU, in the trainer's Ray cluster and under
+# JUDGE=qwen (default): Qwen3-4B-Instruct-2507 on its own GPU, in the trainer's Ray cluster and under
 #   its interpreter, TRAINER_PYTHON. The cluster is RAY_ADDRESS, or this machine's; if there is none,
 #   the judge starts one, which COMMAND joins. Environments reach the judge by handle.
 # JUDGE=bundled: the bundled judge on CPU cores, in the environment of `make setup` and its own
 #   cluster, because trainers take whole GPUs. Environments reach it over HTTP.
-# JUDGE=openai: GPT-4o-mini, or the endpoint that deployments/openai.yaml names, with the key in
+# JUDGE=openai: GPT-5-mini, or the endpoint that deployments/openai.yaml names, with the key in
 #   OPENAI_API_KEY; deployed like the bundled judge. JUDGE=graded: the same, with graded verdicts.
 #
 # DEPLOYMENT      another deployments file

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# GRPO on GSM8K, rewarded by GPT-4o-mini (or JUDGE), on one GPU shared by training and generation:
+# GRPO on GSM8K, rewarded by GPT-5-mini (or JUDGE), on one GPU shared by training and generation:
 # no permanent CPU offload, 5 samples per prompt, 8 prompts per batch.
 set -euo pipefail
 export JUDGE=${JUDGE:-openai}

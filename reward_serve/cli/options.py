@@ -5,6 +5,7 @@ Options are applied to the closest shipped file, which supplies the defaults.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 import yaml
 
+from reward_serve.cli.profiles import Profile, card_template, find_profile
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 Kind = Literal["judge", "classifier"]
 
 _BUNDLED_GPU_SHARE = 0.1
+_NEAREST = {"judge": "judge-gpu.yaml", "classifier": "classifier.yaml", "remote": "openai.yaml"}
 _FIELDS = {
     "template": "judge.template",
     "mode": "judge.mode",
@@ -51,8 +54,8 @@ def deployments_file(
 
     Args:
         model: ``bundled``, a folder, a hub id, or a deployments file.
-        of_model: the given ones of ``kind``, ``template``, ``mode``, ``device``, ``tp``, ``gpus``
-            and ``replicas``, by name; only where ``model`` is no file.
+        of_model: the given ones of ``kind``, ``template``, ``prompt``, ``mode``, ``device``,
+            ``tp``, ``gpus`` and ``replicas``, by name; only where ``model`` is no file.
         host: address to listen on.
         port: port to listen on.
         api_keys_file: file of API keys, for every application with a route.
@@ -86,31 +89,80 @@ def deployments_file(
     return checked(content)
 
 
+def note(model: str, options: Mapping[str, Any]) -> str:
+    """What the model's profile is, or what is assumed without one; empty for any other."""
+    if model == BUNDLED_MODEL or model.endswith(FILE_SUFFIXES):
+        return ""
+    if (profile := _profile_of(model, options)) is None:
+        return (
+            f"{model} has no profile: a context of 4,096 tokens is assumed, and of a judge that it "
+            "answers without thinking; one that thinks needs --mode generate"
+        )
+    gib = profile.models[profile.known]
+    weights = f"; its weights take {gib:g} GiB a replica" if gib else ""
+    return (
+        f"profile {profile.name}, by the name of {profile.known}{weights}: {profile.about}; read: "
+        f"{profile.read}; run: {profile.run}"
+    )
+
+
+def _profile_of(model: str, options: Mapping[str, Any]) -> Profile | None:
+    profile = None if model == BUNDLED_MODEL else find_profile(model)
+    return profile if profile and options.get("kind") in (None, profile.model["kind"]) else None
+
+
 def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The content of the file that serves this model."""
-    is_bundled = model == BUNDLED_MODEL
-    nearest = "judge.yaml" if is_bundled else "judge-gpu.yaml"
-    is_classifier = options.get("kind") == "classifier"
-    content = _read(shipped_file("classifier.yaml" if is_classifier else nearest))
+    is_bundled, profile = model == BUNDLED_MODEL, _profile_of(model, options)
+    kind = profile.model["kind"] if profile else options.get("kind", "judge")
+    content = _read(shipped_file("judge.yaml" if is_bundled else _NEAREST[kind]))
     (section,) = content["applications"][0]["args"]["models"]
-    engine = section["engine"]
     device = options.get("device") or _device(is_bundled, options)
-    if not is_bundled:
+    if kind == "remote":
+        section |= {"name": _name(model), "remote": {**section["remote"], "model": model}}
+    elif not is_bundled:
+        engine = section["engine"]
         folder = Path(model).expanduser().resolve() if is_folder(model) else None
         section["name"] = _name(folder.name if folder else model.rpartition("/")[2])
         engine |= {"model": str(folder or model), "dtype": "auto", "device": device}
         if device == "cpu":
             del engine["max_num_seqs"]  # sized for a GPU
+        elif gib := profile and profile.models[profile.known]:  # 64 of a GPU's 80 GB; 16 for KV
+            engine["tensor_parallel_size"] = 2 ** max(0, math.ceil(math.log2(gib / 64)))
     elif device == "cuda" and "tp" not in options:
         options = {"gpus": _BUNDLED_GPU_SHARE, **options}
-    if "template" in options:
-        section.setdefault("judge", {}).pop("rules_first", None)  # the template may have no rules
+    for field, value in profile.model.items() if profile else ():
+        section[field] = {**section[field], **value} if isinstance(value, dict) else value
+    _set_template(section, profile, options)
     for option in options.keys() & _FIELDS:
         value = options[option]
         if option == "template" and value.endswith(FILE_SUFFIXES):
             value = str(Path(value).resolve())
         _set(section, _FIELDS[option], _scaling(value) if option == "replicas" else value)
     return content
+
+
+def _set_template(section: Any, profile: Profile | None, options: Mapping[str, Any]) -> None:
+    """Set a verifier's template; refuse prompts and modes that the model was not trained for."""
+    given, prompt = options.keys() & {"template", "prompt"}, profile and profile.prompt
+    if profile and prompt and not given:
+        raise ConfigError(
+            f"{profile.known} was trained on the prompt of its card and answers no other: save "
+            "that prompt as a text file and give --prompt FILE"
+        )
+    if "prompt" in given and (not prompt or "template" in given):
+        raise ConfigError(
+            "--prompt: takes the card's prompt of a trained verifier; for another prompt give "
+            "--template FILE alone, a judging template"
+        )
+    if given:
+        section.setdefault("judge", {}).pop("rules_first", None)  # the template may have no rules
+    if profile and prompt and "prompt" in given:
+        section["judge"] |= card_template(profile.name, prompt, Path(options["prompt"]))
+    judge, mode = section.get("judge", {}), options.get("mode")
+    fixed = "mode" not in judge.get("allowed_options", ["mode"])
+    if profile and fixed and mode not in (None, judge["mode"]):
+        raise ConfigError(f"--mode {mode}: {profile.about}")
 
 
 def _device(is_bundled: bool, options: Mapping[str, Any]) -> Build:

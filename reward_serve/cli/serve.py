@@ -10,7 +10,7 @@ import yaml
 
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
 from reward_serve.cli.launch import LaunchError, interrupt_on_signals, serve_until_stopped
-from reward_serve.cli.options import Kind, deployments_file
+from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.config.judge import JudgeConfig
@@ -35,6 +35,7 @@ Model = Annotated[
 ]
 KindOption = Annotated[Kind | None, typer.Option(help="Kind of reward model; default judge.")]
 Template = Annotated[str | None, typer.Option(help="Judging template: a name or a .yaml file.")]
+Prompt = Annotated[Path | None, typer.Option(help="File: the prompt of a verifier's card.")]
 ModeOption = Annotated[Mode | None, typer.Option(help="How the judge answers; default label.")]
 TensorParallel = Annotated[int | None, typer.Option(min=1, help="GPUs per engine.")]
 Replicas = Annotated[
@@ -72,6 +73,7 @@ def serve(
     model: Model = BUNDLED_MODEL,
     kind: KindOption = None,
     template: Template = None,
+    prompt: Prompt = None,
     mode: ModeOption = None,
     device: Device = None,
     tp: TensorParallel = None,
@@ -86,16 +88,18 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then stop what it started.
 
-    Defaults come from the closest shipped deployments file. On a running cluster (--address), other
-    applications are left alone.
+    Defaults come from the model's profile and the closest shipped deployments file. On a running
+    cluster (--address), other applications are left alone.
     """
     of_model: dict[str, Any] = {
-        "kind": kind, "template": template, "mode": mode, "device": device, "tp": tp,
-        "gpus": gpus, "replicas": replicas,
+        "kind": kind, "template": template, "prompt": prompt, "mode": mode, "device": device,
+        "tp": tp, "gpus": gpus, "replicas": replicas,
     }  # fmt: skip
     given = {option: value for option, value in of_model.items() if value is not None}
     try:
         file = deployments_file(model, given, host, port, api_keys_file, fields or ())
+        if about := note(model, given):
+            console.print(about, **PLAIN)
         for warning in untrained(file.models):
             console.print(warning, style="yellow", **PLAIN)
         if dry_run:

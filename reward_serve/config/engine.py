@@ -92,7 +92,7 @@ class EngineConfig(Section):
 class RemoteConfig(Section):
     """An OpenAI-compatible endpoint. Its API key is read in the replica, never from this file."""
 
-    model: str = Field(min_length=1, description="the endpoint's model name, such as gpt-4o-mini")
+    model: str = Field(min_length=1, description="the endpoint's model name, such as gpt-5-mini")
     base_url: str | None = Field(
         None, min_length=1, description="such as http://127.0.0.1:8001/v1; default: OpenAI's"
     )

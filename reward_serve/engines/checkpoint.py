@@ -31,7 +31,7 @@ def check_checkpoint(model: str) -> Path:
     if not folder.is_dir():
         raise CheckpointError(
             f"engine.model: there is no folder {model!r}; give a folder that exists on every node "
-            "that may run a replica, a hub id such as Qwen/Qwen2.5-1.5B-Instruct, or 'bundled'"
+            "that may run a replica, a hub id such as Qwen/Qwen3-4B-Instruct-2507, or 'bundled'"
         )
     read_json(folder / "config.json")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
@@ -52,7 +52,7 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
     Temporary failures of the hub are left to the engine, which retries.
 
     Args:
-        model: a hub id such as Qwen/Qwen2.5-1.5B-Instruct.
+        model: a hub id such as Qwen/Qwen3-4B-Instruct-2507.
         revision: a branch, tag or commit; None for the default branch.
 
     Raises:

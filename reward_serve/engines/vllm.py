@@ -368,7 +368,8 @@ class VllmEngine(VllmRunner):
         )
         output = await self._generated(prompt, params)
         written = output.outputs[0]
-        return TextOutput(written.text, written.finish_reason == "length", _usage(output))
+        text = self.tokenizer.written(written.token_ids, written.text)
+        return TextOutput(text, written.finish_reason == "length", _usage(output))
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """Answer by ``vllm serve``'s own code; control tokens in messages and tools stay text."""
@@ -507,6 +508,8 @@ class ChatTokenizer:
         self._tokenizer = tokenizer
         self._control = Backend.from_str(json.dumps(definition))
         self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
+        ids = {t["content"]: t["id"] for t in definition["added_tokens"]}
+        self._harmony = tuple(ids.get(mark) for mark in ("<|channel|>", "<|message|>"))
         added = [t["content"] for t in definition["added_tokens"] if t["content"].strip()]
         self._added = re.compile(f"(?={_any_of(added)}).", re.DOTALL) if added else None
         definition["added_tokens"] = []
@@ -536,6 +539,21 @@ class ChatTokenizer:
         """The complete conversation as text, including the end of its last turn."""
         text: str = self._tokenizer.apply_chat_template(list(messages), tools, tokenize=False)
         return text
+
+    def written(self, ids: Sequence[int], text: str) -> str:
+        """The generated text; what precedes gpt-oss's final channel as a ``<think>`` block.
+
+        Channels are told by control tokens, which a text cannot quote.
+        """
+        channel, message = self._harmony
+        if channel is None:
+            return text
+        ids = list(ids)
+        start = len(ids) - ids[::-1].index(channel) if channel in ids else len(ids)
+        end = ids.index(message, start) if message in ids[start:] else len(ids)
+        parts = map(self._control.decode, (ids[:start], ids[start:end], ids[end + 1 :]))
+        thought, name, said = (part.replace("</think>", "") for part in parts)
+        return f"<think>{thought}{'</think>' if name.split()[:1] == ['final'] else ''}{said}"
 
     def encode_control(self, text: str) -> list[int]:
         """Tokenise trusted text; special tokens in it become control tokens."""

@@ -395,13 +395,15 @@ class Renderer:
         system = template.system.replace(INSTRUCTION, form.instruction)
         if system == template.system and form.instruction:
             user += f"\n{form.instruction}"
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": user})
         turns = tuple((turn["role"], _parts(turn["content"])) for turn in messages)
         if self._tokenizer is None:
             length = sum(len(text) for _, parts in turns for text, _ in parts)
             return Skeleton(turns, (), (), {}, length)
         encode = self._tokenizer.encode_control
-        parts = _parts(self._tokenizer.chat(messages, enable_thinking))
+        chat = template.chat_template
+        parts = _parts(self._tokenizer.chat(messages, enable_thinking) if chat else user)
         runs = tuple((tuple(encode(text)), name) for text, name in parts)
         labels = template.label.values if mode == "label" and template.label else ()
         label_ids = {label: _label_id(encode, parts[-1][0], label) for label in labels}

@@ -158,9 +158,13 @@ class Template(BaseModel):
     )
     system: str = Field(
         description="{instruction} is replaced by the mode's instruction; without it, the "
-        "instruction is appended to user. In system it is part of the cached prefix"
+        "instruction is appended to user. In system it is part of the cached prefix; empty: the "
+        "prompt has no system turn"
     )
     user: str
+    chat_template: bool = Field(
+        True, description="false: the prompt is user alone, without the model's chat template"
+    )
     label: LabelForm | None = None
     generate: GenerateForm | None = None
     likelihood: LikelihoodForm | None = Field(
