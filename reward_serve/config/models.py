@@ -191,6 +191,15 @@ class RubricModel(JudgeModel):
     rubric: RubricConfig = Field(default_factory=RubricConfig)
 
 
+class StepsConfig(Section):
+    """How a process reward model scores the steps of a response, which blank lines separate."""
+
+    tag: str = Field("<extra_0>", min_length=1, description="token after each step")
+    aggregate: Literal["min", "mean", "product", "last"] = Field(
+        "min", description="how the probabilities that a step is right become the score"
+    )
+
+
 class ClassifierConfig(Section):
     """How the logits of a sequence-classification model become a score."""
 
@@ -202,9 +211,16 @@ class ClassifierConfig(Section):
     label: Annotated[int, Field(ge=0)] | None = Field(
         None, description="index of the logit that is the reward; required if there are several"
     )
+    steps: StepsConfig | None = Field(
+        None, description="for a process reward model (...ForProcessRewardModel), and only for one"
+    )
 
     @model_validator(mode="after")
-    def _scale_and_shift_are_used(self) -> Self:
+    def _settings_are_used(self) -> Self:
+        if self.steps and (self.normalisation != "raw" or self.label is not None):
+            raise ValueError(
+                "steps: a step's score is a probability already; remove normalisation and label"
+            )
         if self.normalisation != "affine" and (self.scale, self.shift) != (1.0, 0.0):
             raise ValueError(
                 f"scale, shift: not used with normalisation: {self.normalisation}; "
@@ -224,6 +240,11 @@ class ClassifierModel(_EngineModel):
         if self.engine.model == BUNDLED_MODEL:
             raise ValueError(
                 "engine.model: the bundled model is a judge; set a sequence-classification model"
+            )
+        if self.classifier.steps:  # vLLM reads all tokens of such a prompt in one step
+            self.engine.enable_prefix_caching = False
+            self.engine.max_num_batched_tokens = (
+                self.engine.max_num_batched_tokens or 4 * self.engine.max_model_len
             )
         return self
 

@@ -189,16 +189,22 @@ class ClassifierEngine(FrozenModel, Protocol):
 
     Attributes:
         max_model_len: maximum tokens of a conversation plus one.
+        scores_steps: whether it is a process reward model, with two logits for each token.
     """
 
     max_model_len: int
+    scores_steps: bool
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
 
-    async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
+    async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
         """One logit per label; cancelling the call aborts its work.
+
+        Args:
+            token_ids: the conversation.
+            tag: of a process reward model, the token at which to read two logits each time.
 
         Raises:
             EngineError: the engine failed.

@@ -449,12 +449,17 @@ class VllmClassifier(VllmRunner):
 
     runner: ClassVar[str] = "pooling"
 
-    async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
-        """One logit per label."""
+    def __init__(self, llm: Any, config: EngineConfig) -> None:
+        super().__init__(llm, config)
+        self.scores_steps = llm.model_config.pooler_config.tok_pooling_type == "STEP"
+
+    async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
+        """One logit per label; with ``tag``, at each of these tokens."""
         from vllm.pooling_params import PoolingParams
 
         # Raw logits; the deployment's config says how they are normalised.
-        params = PoolingParams(task="classify", use_activation=False)
+        task = "token_classify" if self.scores_steps else "classify"
+        params = PoolingParams(task=task, use_activation=False, step_tag_id=tag)
         prompt, number = self._input(list(token_ids)), str(next(self._numbers))
         output = await self._run(self._llm.encode(prompt, params, number, priority=TURN.get()))
         usage = Usage(
@@ -472,12 +477,12 @@ def check_classifier(folder: Path) -> None:
     Raises:
         CheckpointError: it is not a classifier.
     """
-    kind = "ForSequenceClassification"
+    kinds = ("ForSequenceClassification", "ForProcessRewardModel")
     architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
-    if not any(kind in name for name in architectures):
+    if not any(kind in name for kind in kinds for name in architectures):
         raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, not a {kind} model; serve a "
-            "reward model, or use kind: judge"
+            f"engine.model: {folder} is {', '.join(architectures)}, not a {' or '.join(kinds)} "
+            "model; serve a reward model, or use kind: judge"
         )
 
 

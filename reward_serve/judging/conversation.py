@@ -126,6 +126,28 @@ class ConversationRenderer:
                 ids += shown[kept[place]][0]
         return Conversation(ids, {i: shown[i][1] for i in kept})
 
+    def render_steps(self, turns: Sequence[Turn], steps: Sequence[str], tag: int) -> Conversation:
+        """Render the conversation uncut, its last turn as steps with the token ``tag`` after each.
+
+        Raises:
+            ValueError: as for ``render``, or it is too long.
+        """
+        turns, _ = self._safe(turns, None)
+        texts, ids = self.contents(turns), list[int]()
+        for text, place in _parts(turns, partial(self._tokenizer.conversation, tools=None)):
+            ids += self._encode(text)
+            if place == len(turns) - 1:
+                for step in steps:
+                    ids += [*self._tokenizer.encode_plain(step)[0], tag]
+            elif place is not None:
+                ids += self._tokenizer.encode_plain(texts[place])[0]
+        if len(ids) > self._max_tokens:
+            raise ValueError(
+                f"response: with its conversation it has {len(ids)} tokens, and steps are scored "
+                f"uncut; shorten it to {self._max_tokens}, or raise engine.max_model_len"
+            )
+        return Conversation(ids, dict.fromkeys(range(len(turns)), 0))
+
     def texts(
         self, turns: Sequence[Turn], shown: Mapping[int, int], tools: Tools = None
     ) -> list[tuple[str, int | None]]:

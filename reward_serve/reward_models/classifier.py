@@ -2,13 +2,18 @@
 
 The conversation consists of ``messages``, or of the question, followed by the response if there is
 one. The model's own chat template shows it, with its tools.
+
+A process reward model gives, at a token after each step of the response, the probability that the
+step is right (Zhang et al., 2025, arXiv:2501.07301).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from reward_serve.config.models import ClassifierModel
@@ -18,12 +23,24 @@ from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.messages import Message, as_object
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
-from reward_serve.reward_models.turns import scored_states, with_turns
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.reward_models.turns import MAX_SCORES, scored_states, with_turns
+from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure
+
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "mean": fmean,
+    "product": math.prod,
+    "last": lambda steps: steps[-1],
+}
 
 
 class Classifier(RewardModel):
-    """A sequence-classification reward model."""
+    """A sequence-classification reward model.
+
+    Raises:
+        ValueError: ``classifier.steps`` does not fit the model.
+    """
 
     scores_turns = True
 
@@ -38,6 +55,13 @@ class Classifier(RewardModel):
         settings = self._config.model_dump(exclude_none=True)
         shown = ";".join(f"{name}={value}" for name, value in settings.items())
         self._fingerprint = f"{key};context={engine.max_model_len};{shown}"
+        steps = self._config.steps
+        if (steps is not None) is not engine.scores_steps:
+            scores = "steps; set it" if engine.scores_steps else "whole responses; remove it"
+            raise ValueError(f"classifier.steps: this model scores {scores}")
+        self._tag = engine.tokenizer.encode_control(steps.tag) if steps else []
+        if steps and len(self._tag) != 1:
+            raise ValueError(f"classifier.steps.tag: {steps.tag!r} is not a token of this model")
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
@@ -47,10 +71,14 @@ class Classifier(RewardModel):
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         turns = conversation(request)
+        steps = self._steps(request, turns) if self._config.steps else []
+        render = partial(self._renderer.render, turns, request.tools)
+        if steps:
+            render = partial(self._renderer.render_steps, turns, steps, *self._tag)
         is_long = sum(request.sizes.values()) + 32 * len(turns) > LONG_PROMPT
         try:
             with timed(trace, "rendering"):
-                rendered = await off_loop(is_long, self._renderer.render, turns, request.tools)
+                rendered = await off_loop(is_long, render)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
         except RecursionError:
@@ -58,11 +86,27 @@ class Classifier(RewardModel):
         if trace is not None:
             trace.prompts.append(partial(self._shown, request, turns, rendered))
         with timed(trace, "engine"):
-            output = await self.engine.logits(rendered.token_ids)
+            output = await self.engine.logits(rendered.token_ids, *self._tag)
         result = self._result(turns, rendered, output)
         if trace is not None:
             trace.model, trace.cached = result, False
         return result
+
+    def _steps(self, request: ScoreRequest, turns: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The steps of the last turn."""
+        last = turns[-1]
+        if request.turns or request.tools or last["role"] != "assistant" or "tool_calls" in last:
+            raise InvalidRequestError(
+                "messages: this model scores the steps of a last turn of the assistant, without "
+                "tools; leave turns and tools out, and end with that turn or send response"
+            )
+        steps = [step.strip() for step in _BLANK_LINES.split(last["content"].strip())]
+        if len(steps) > MAX_SCORES:
+            raise InvalidRequestError(
+                f"response: has {len(steps)} steps between blank lines, and the limit is "
+                f"{MAX_SCORES}; send less"
+            )
+        return steps
 
     def _result(
         self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
@@ -72,10 +116,19 @@ class Classifier(RewardModel):
         details |= {"cut_turns": cut_turns} if cut_turns else {}
         details |= {"cut_characters": cut_characters} if cut_characters else {}
         about: dict[str, Any] = {"fingerprint": self._fingerprint, "usage": output.usage}
-        score = self._normalised(output.logits)
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
             return failure(Status.ERROR, reason, **about)
+        if self._config.steps:
+            pairs = zip(output.logits[::2], output.logits[1::2], strict=True)
+            right = [0.5 * (1 + math.tanh((yes - no) / 2)) for no, yes in pairs]
+            score = _AGGREGATES[self._config.steps.aggregate](right)
+            parts = {
+                f"step_{n}": Component(score=p, status=Status.OK) for n, p in enumerate(right, 1)
+            }
+            about |= {"components": parts}
+        else:
+            score = self._normalised(output.logits)
         return ScoreResult(
             status=Status.OK, score=score, source="classifier", details=details, **about
         )

@@ -122,6 +122,8 @@ def test_a_language_model_is_no_classifier(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"architectures": ["LlamaForSequenceClassification"]}')
     check_classifier(tmp_path)
+    config.write_text('{"architectures": ["Qwen2ForProcessRewardModel"]}')
+    check_classifier(tmp_path)
     config.write_text('{"architectures": ["LlamaForCausalLM"]}')
     with pytest.raises(CheckpointError, match=r"is LlamaForCausalLM, not .* kind: judge"):
         check_classifier(tmp_path)

@@ -18,6 +18,7 @@ class FakeEngine:
     """Gives the logits it was made with, and keeps what it was asked."""
 
     max_model_len = 65
+    scores_steps = False
 
     def __init__(self, *logits: float) -> None:
         self.tokenizer = FakeTokenizer()
@@ -27,7 +28,7 @@ class FakeEngine:
     def describe(self) -> dict[str, str]:
         return {"weights": "w", "dtype": "float32"}
 
-    async def logits(self, token_ids: Sequence[int]) -> LogitsOutput:
+    async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
         self.asked.append(text_of(list(token_ids)))
         return LogitsOutput(self._logits, Usage(prompt_tokens=len(token_ids)))
 
@@ -43,6 +44,14 @@ def classifier(engine: FakeEngine, **settings: Any) -> Classifier:
 
 
 ASKED = ScoreRequest(question="2 + 3?", response="It is 5.")
+STEPS = ScoreRequest(question="2+3?", response="\n2 + 3\n\n \nis @5.\n\nSo 5")
+RIGHT = [0.0, math.log(3), 1.0, 1.0, 0.0, math.log(4)]  # 0.75, 0.5, 0.8
+
+
+def process_reward_model(*logits: float, **steps: Any) -> tuple[FakeEngine, Classifier]:
+    engine = FakeEngine(*logits)
+    engine.scores_steps = True
+    return engine, classifier(engine, steps={"tag": "@", **steps})
 
 
 async def test_a_conversation_is_shown_and_its_logit_is_the_reward() -> None:
@@ -144,3 +153,57 @@ async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> No
         ("messages", 2),
         ("response", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "score"), [("min", 0.5), ("mean", 2.05 / 3), ("product", 0.3), ("last", 0.8)]
+)
+async def test_a_process_reward_model_scores_each_step(aggregate: str, score: float) -> None:
+    engine, model = process_reward_model(*RIGHT, aggregate=aggregate)
+    trace = Trace()
+    verdict = await model.score(STEPS, trace)
+    parts = {name: part.score for name, part in (verdict.components or {}).items()}
+    assert engine.asked == ["<|user|>2+3?<|end|><|assistant|>2 + 3@is @5.@So 5@<|end|>"]
+    assert parts == {"step_1": pytest.approx(0.75), "step_2": 0.5, "step_3": pytest.approx(0.8)}
+    assert verdict.score == pytest.approx(score)
+    assert len(trace.prompts) == 1
+
+
+async def test_a_step_without_a_number_leaves_no_score() -> None:
+    _, model = process_reward_model(0.0, 1.0, math.nan, 1.0, 0.0, 1.0)
+    verdict = await model.score(STEPS)
+    assert (verdict.score, verdict.components, verdict.status) == (None, None, Status.ERROR)
+
+
+ADDED = [
+    {"role": "user", "content": "2 + 3?"},
+    {"role": "assistant", "tool_calls": [{"name": "add", "arguments": ""}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"response": "a\n\n" * 513}, "response: has 513 steps"),
+        ({"response": "a" * 80}, "response: with its conversation it has 86 tokens"),
+        ({"tools": [{"name": "add"}], "response": "5"}, "messages: .* leave turns and tools out"),
+        ({"messages": [*ADDED, {"role": "tool", "content": "5"}]}, "messages: .* end with that"),
+    ],
+)
+async def test_what_has_no_steps_to_score_is_refused(fields: dict[str, Any], message: str) -> None:
+    _, model = process_reward_model(*RIGHT)
+    with pytest.raises(InvalidRequestError, match=message):
+        asked = {} if "messages" in fields else {"question": "?"}
+        await model.score(ScoreRequest.model_validate({**asked, **fields}))
+
+
+def test_steps_are_for_process_reward_models_only_and_their_tag_is_one_token() -> None:
+    with pytest.raises(ValueError, match=r"classifier\.steps: .* whole responses; remove it"):
+        classifier(FakeEngine(1.0), steps={})
+    engine, _ = process_reward_model()
+    with pytest.raises(ValueError, match=r"classifier\.steps: .* steps; set it"):
+        classifier(engine)
+    with pytest.raises(ValueError, match=r"classifier\.steps\.tag: '<extra_0>' is not a token"):
+        process_reward_model(tag="<extra_0>")
+    with pytest.raises(ValueError, match=r"steps: .* remove normalisation and label"):
+        classifier(engine, steps={}, label=1)
