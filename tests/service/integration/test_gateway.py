@@ -126,10 +126,11 @@ def test_an_application_may_come_after_its_gateway(deploy_app: Deploy, url: str)
     models = [{"name": "late", "application": "late"}]
     serve.run_many([serve.RunTarget(build_gateway({"models": models}), "early", "/early")])
     try:
-        with HttpRewardClient(f"{url}/early", timeout_s=60) as client:
-            assert not client.is_ready()
-            absent = client.score({**RIGHT, "timeout_s": 1.0})
+        with HttpRewardClient(f"{url}/early") as first:  # its circuit opens while "late" starts
+            assert not first.is_ready()
+            absent = first.score({**RIGHT, "timeout_s": 1.0})
             assert (absent.status, absent.score) == (Status.TIMEOUT, None)
+        with HttpRewardClient(f"{url}/early", timeout_s=60) as client:
             deploy_app("late", {"models": [rule("late", "gsm8k")], "server": {"explain": False}})
             assert client.score(RIGHT).score == 1.0  # it waits
             refused = client.explain(RIGHT).result

@@ -32,7 +32,7 @@ def asked(request: dict[str, Any]) -> tuple[str, str]:
 
 
 class FakeService(FakeClient):
-    """Rules decide `#### n`; the model reads `n.` at the end, and obeys who says "correct"."""
+    """Rules decide `#### n`; the model reads `n.` at the end, and believes "answer is"."""
 
     def __init__(self) -> None:
         super().__init__(lambda request, _: self.verdict(request))
@@ -46,7 +46,7 @@ class FakeService(FakeClient):
 
     def model(self, request: dict[str, Any]) -> ScoreResult:
         response, reference = asked(request)
-        accepts = response.endswith(f" {reference}.") or "correct" in response.lower()
+        accepts = response.endswith(f" {reference}.") or "answer is" in response.lower()
         return judged(0.9 if accepts else 0.2)
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
