@@ -347,7 +347,7 @@ def _profiles() -> str:
         "`Qwen/Qwen3-8B-FP8` are served as `Qwen/Qwen3-8B`; an endpoint's name must be the whole "
         "one. `--kind` other than the profile's leaves the profile out. A model without a profile "
         "gets a sentence on what is assumed of it. Only the command reads profiles: a deployments "
-        "file has all that was set.\n\nWeights are in GiB a replica, as of two bytes a parameter "
+        "file has all that was set.\n\nWeights are in GiB a replica, at two bytes a parameter "
         "unless the profile says otherwise; a model of more than 64 GiB is spread over 2, 4 or 8 "
         "GPUs (`tensor_parallel_size`). *Read* is what was read, mostly copies of cards; what is "
         "*assumed* was not. *Run* is what was run here: no profile's own weights were.\n\n"
@@ -427,7 +427,8 @@ def _cards() -> str:
         for what, command, options in _NOT_RUN
     ]
     return text + (
-        "\n## Others\n\nNot run here: run the two commands, on your machine.\n\n"
+        "\n## Others\n\nNot run here: run the two commands, on your machine. For a "
+        "service with keys, set `REWARD_SERVE_API_KEY`.\n\n"
         + _table(("judge", "serve", "then"), rows)
         + "\nA classifier such as Skywork-Reward-V2 compares responses and reads no reference, so "
         "these rows say nothing of it: [`reward-serve eval --pairs`](cli.md#reward-serve-eval).\n"

@@ -359,7 +359,7 @@ class ScoreResult(ResultModel):
         None,
         exclude_if=lambda critique: critique is None,
         description="The judge's sentence for the policy, if the template asks for one and it does "
-        "not tell a reference's final answer; else the key is absent.",
+        "has no number and not the words of a reference's final answer; else the key is absent.",
     )
     model: str | None = None
     template: str | None = None

@@ -95,7 +95,8 @@ def note(model: str, options: Mapping[str, Any]) -> str:
         return ""
     if (profile := _profile_of(model, options)) is None:
         return (
-            f"{model} has no profile: a context of 4,096 tokens is assumed, and of a judge that it "
+            f"{model} has no profile of this kind: it is taken for a folder or a hub id (for an "
+            "endpoint's model copy openai.yaml), with a context of 4,096 tokens, and a judge "
             "answers without thinking; one that thinks needs --mode generate"
         )
     gib = profile.models[profile.known]
@@ -119,6 +120,8 @@ def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     (section,) = content["applications"][0]["args"]["models"]
     device = options.get("device") or _device(is_bundled, options)
     if kind == "remote":
+        if engines := sorted(options.keys() & {"device", "tp", "gpus"}):
+            raise ConfigError(f"--{engines[0]}: {model} runs at an endpoint; leave it out")
         section |= {"name": _name(model), "remote": {**section["remote"], "model": model}}
     elif not is_bundled:
         engine = section["engine"]
@@ -147,8 +150,8 @@ def _set_template(section: Any, profile: Profile | None, options: Mapping[str, A
     given, prompt = options.keys() & {"template", "prompt"}, profile and profile.prompt
     if profile and prompt and not given:
         raise ConfigError(
-            f"{profile.known} was trained on the prompt of its card and answers no other: save "
-            "that prompt as a text file and give --prompt FILE"
+            f"{section['name']} was trained on the prompt of its card: save that prompt as a text "
+            "file and give --prompt FILE"
         )
     if "prompt" in given and (not prompt or "template" in given):
         raise ConfigError(
@@ -162,7 +165,7 @@ def _set_template(section: Any, profile: Profile | None, options: Mapping[str, A
     judge, mode = section.get("judge", {}), options.get("mode")
     fixed = "mode" not in judge.get("allowed_options", ["mode"])
     if profile and fixed and mode not in (None, judge["mode"]):
-        raise ConfigError(f"--mode {mode}: {profile.about}")
+        raise ConfigError(f"--mode {mode}: leave it out; {profile.about}")
 
 
 def _device(is_bundled: bool, options: Mapping[str, Any]) -> Build:

@@ -17,6 +17,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.engines.checkpoint import is_folder
 
 FOLDER = Path(reward_serve.__file__).parent / "profiles"
+_OTHER_KINDS = re.compile(r"(?<![a-z0-9])(base|guard|prm|rm|reward|r1|embedding)(?![a-z0-9])")
 
 
 class Profile(NamedTuple):
@@ -35,7 +36,8 @@ class Profile(NamedTuple):
 def find_profile(model: str) -> Profile | None:
     """The profile with the longest name that is part of the model's; an endpoint's is all of it.
 
-    Tuned and quantized models are named like that, and keep their family's chat template.
+    Tuned and quantized models are named like that, and keep their family's chat template; a name
+    that says of another kind of model what the profile's does not is of no profile.
     """
     found, of_folder = {}, is_folder(model)
     asked = (Path(model).expanduser().resolve().name if of_folder else model).lower()
@@ -45,7 +47,8 @@ def find_profile(model: str) -> Profile | None:
             owner, _, name = known.lower().rpartition("/")
             pattern = re.escape(name).replace(r"\*", ".*")
             part = rf"(?<![a-z0-9.]){pattern}(?![a-z0-9.])" if owner else rf"\A{pattern}\Z"
-            if re.search(part, asked) and (owner or not of_folder):
+            rest = re.sub(part, "", asked)
+            if rest != asked and (owner or not of_folder) and not _OTHER_KINDS.search(rest):
                 found[name] = Profile(path.stem, known, **content)
     return found[max(found, key=len)] if found else None
 

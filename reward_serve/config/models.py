@@ -191,15 +191,6 @@ class RubricModel(JudgeModel):
     rubric: RubricConfig = Field(default_factory=RubricConfig)
 
 
-class StepsConfig(Section):
-    """How a process reward model scores the steps of a response, which blank lines separate."""
-
-    tag: str = Field("<extra_0>", min_length=1, description="token after each step")
-    aggregate: Literal["min", "mean", "product", "last"] = Field(
-        "min", description="how the probabilities that a step is right become the score"
-    )
-
-
 class ClassifierConfig(Section):
     """How the logits of a sequence-classification model become a score."""
 
@@ -211,8 +202,10 @@ class ClassifierConfig(Section):
     label: Annotated[int, Field(ge=0)] | None = Field(
         None, description="index of the logit that is the reward; required if there are several"
     )
-    steps: StepsConfig | None = Field(
-        None, description="for a process reward model (...ForProcessRewardModel), and only for one"
+    steps: Literal["min", "mean", "product", "last"] | None = Field(
+        None,
+        description="for a process reward model, and only for one: how the probabilities that a "
+        "step is right become the score",
     )
 
     @model_validator(mode="after")

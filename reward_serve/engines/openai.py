@@ -109,11 +109,15 @@ class OpenAIEngine(FrozenModel):
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """The endpoint's answer, with its own model in place of the request's."""
         settings = {name: value for name, value in body.items() if name != "messages"}
-        reply = await self._ask(Prompt(body["messages"]), max_tokens=max_tokens, **settings)
+        prompt = Prompt(body["messages"])
+        # What is refused may be this caller's value, and scores are asked for with ours.
+        reply = await self._ask(prompt, max_tokens=max_tokens, learns=False, **settings)
         answer: dict[str, Any] = reply.model_dump(mode="json")
         return answer
 
-    async def _ask(self, prompt: Prompt, *, max_tokens: int, **settings: Any) -> Any:
+    async def _ask(
+        self, prompt: Prompt, *, max_tokens: int, learns: bool = True, **settings: Any
+    ) -> Any:
         import openai
 
         messages: Any = prompt.messages
@@ -134,7 +138,7 @@ class OpenAIEngine(FrozenModel):
                     extra_body={**sent, **self._config.extra_body},
                 )
             except openai.BadRequestError as error:
-                if not self._learns(error, sent, limit):
+                if not self._learns(error, sent if learns else {}, limit):
                     raise RefusedError(f"the endpoint: {_shortened(error)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date

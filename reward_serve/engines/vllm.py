@@ -377,7 +377,7 @@ class VllmEngine(VllmRunner):
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         if "tools" in body and self._config.tool_call_parser is None:
-            raise RefusedError("tools: need engine.tool_call_parser in this deployment")
+            raise RefusedError("tools: need engine.tool_call_parser, such as hermes, here")
         answer = None
         self._progress.submitted()
         try:

@@ -15,8 +15,9 @@ from reward_serve.engines.base import OverloadedError
 from reward_serve.reward_models.base import failure_of
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
-JudgeGroup = Callable[[Sequence[ScoreRequest], float], Awaitable[Sequence[ScoreResult]]]
-"""Judges the requests of one group within a time in seconds; returns their results, in order."""
+JudgeGroup = Callable[[Sequence[ScoreRequest], float, str | None], Awaitable[Sequence[ScoreResult]]]
+"""Judges the requests of one group and API key within seconds; returns their results, in order."""
+_Key = tuple[str | None, str]  # the API key's name, and what the members have in common
 
 _RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
@@ -53,11 +54,11 @@ class Cohorts:
         self._judge = judge
         self._wait = wait
         self._limit = limit
-        self._cohorts: dict[Hashable, _Cohort] = {}
+        self._cohorts: dict[_Key, _Cohort] = {}
         self.waiting = 0
         """Requests that wait for others of their group or for its result."""
 
-    async def score(self, request: ScoreRequest) -> ScoreResult:
+    async def score(self, request: ScoreRequest, api_key: str | None = None) -> ScoreResult:
         """The result of a request with ``group`` and ``group_size``, judged with its group.
 
         A request with the ``id`` and response of a member is a retry and gets that member's result.
@@ -69,7 +70,7 @@ class Cohorts:
             raise OverloadedError(
                 f"{self.waiting} requests wait for their groups in this replica", _PAUSE_S
             )
-        key = request.model_dump_json(include=_SHARED)
+        key = api_key, request.model_dump_json(include=_SHARED)
         name = object() if request.id is None else (request.id, hash(request.judged))
         cohort = self._cohort(key, name, request.group_size or 0)
         if cohort is None:
@@ -86,7 +87,7 @@ class Cohorts:
             if not member.waiting and not member.answer.done():
                 self._leave(key, cohort, name)
 
-    def _cohort(self, key: Hashable, name: Hashable, size: int) -> _Cohort | None:
+    def _cohort(self, key: _Key, name: Hashable, size: int) -> _Cohort | None:
         """The cohort to join; None if the group was judged without this request.
 
         A judged cohort is kept until its deadlines, for retries of its members and for late ones.
@@ -102,9 +103,7 @@ class Cohorts:
         self._cohorts[key] = _Cohort(size)
         return self._cohorts[key]
 
-    def _joined(
-        self, key: Hashable, cohort: _Cohort, name: Hashable, request: ScoreRequest
-    ) -> _Member:
+    def _joined(self, key: _Key, cohort: _Cohort, name: Hashable, request: ScoreRequest) -> _Member:
         if name in cohort.members:
             return cohort.members[name]
         loop = asyncio.get_running_loop()
@@ -116,7 +115,7 @@ class Cohorts:
             loop.call_later(self._wait * request.timeout_s, self._close, key, cohort)
         return member
 
-    def _leave(self, key: Hashable, cohort: _Cohort, name: Hashable) -> None:
+    def _leave(self, key: _Key, cohort: _Cohort, name: Hashable) -> None:
         """Remove a member without callers; cancel the judging when no member has any."""
         if cohort.judging is None:
             del cohort.members[name]
@@ -126,11 +125,11 @@ class Cohorts:
             cohort.judging.cancel()
             self._drop(key, cohort)
 
-    def _drop(self, key: Hashable, cohort: _Cohort) -> None:
+    def _drop(self, key: _Key, cohort: _Cohort) -> None:
         if self._cohorts.get(key) is cohort:
             del self._cohorts[key]
 
-    def _close(self, key: Hashable, cohort: _Cohort) -> None:
+    def _close(self, key: _Key, cohort: _Cohort) -> None:
         """Judge the cohort, unless an earlier member's time was up or all have left."""
         if cohort.judging is None and cohort.members:
             loop = asyncio.get_running_loop()
@@ -138,7 +137,7 @@ class Cohorts:
             loop.call_at(ends, self._drop, key, cohort)
             cohort.judging = loop.create_task(self._judged(key, cohort))
 
-    async def _judged(self, key: Hashable, cohort: _Cohort) -> None:
+    async def _judged(self, key: _Key, cohort: _Cohort) -> None:
         members = list(cohort.members.values())
         left_s = min(member.ends for member in members) - asyncio.get_running_loop().time()
         results: Sequence[ScoreResult]
@@ -147,7 +146,7 @@ class Cohorts:
             results = [failure(Status.TIMEOUT, reason)]
         else:
             try:
-                results = await self._judge([member.request for member in members], left_s)
+                results = await self._judge([each.request for each in members], left_s, key[0])
             except Exception as error:
                 results = [failure_of(error, "a cohort")] * len(members)
         if any(result.score is not None for result in results):

@@ -128,7 +128,7 @@ class Scorer:
             return await groups.score(request, place)
 
     async def _cohort(
-        self, members: Sequence[ScoreRequest], within_s: float
+        self, members: Sequence[ScoreRequest], within_s: float, key: str | None
     ) -> Sequence[ScoreResult]:
         """The results of a group's requests, which came one by one."""
         first = members[0]
@@ -140,7 +140,7 @@ class Scorer:
             template=first.template,
             timeout_s=within_s,
         )
-        return (await self._group(request)).results
+        return (await self._group(request, key)).results
 
     def _group_judge(self) -> GroupJudge:
         if self._model.groups is None:
@@ -275,7 +275,7 @@ class Scorer:
                     "group_size: whole responses are compared; send response, without turns"
                 )
             async with within_deadline(request.timeout_s):
-                return await self._cohorts.score(request)
+                return await self._cohorts.score(request, origin[1])
         place = self._admission.place(request.timeout_s, *origin)
         async with within_deadline(request.timeout_s) as deadline, place:
             times.placed = time.monotonic()

@@ -6,6 +6,7 @@ is listed here reaches it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
@@ -26,12 +27,14 @@ _UNSUPPORTED = {"stream": False, "logprobs": False, "top_logprobs": 0, "use_beam
 """Refused field to the value that changes nothing, which some clients send and which is ignored."""
 
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Penalty = Annotated[Number, Field(ge=-2, le=2)]
+Stop = Annotated[Text, Field(min_length=1)]
 
 
 class ChatMessage(Message):
     """A turn without images; a generative reward model may have roles of its own."""
 
-    role: Annotated[Text, Field(min_length=1, max_length=64)]  # type: ignore[assignment]
+    role: Annotated[Text, Field(pattern=r"^[\w-]{1,64}$")]  # type: ignore[assignment]
     content: Text = ""
     reasoning: Text | None = None
     reasoning_content: Text | None = Field(None, description="An older name of reasoning.")
@@ -51,14 +54,14 @@ class ChatRequest(BaseModel):
     user: str | None = Field(None, description="Ignored.")
     metadata: dict[str, JsonValue] | None = Field(None, description="Ignored.")
     seed: Seed | None = None
-    temperature: Number | None = Field(None, description="Default: the deployment's.")
-    top_p: Number | None = Field(None, description="Default: the deployment's.")
-    top_k: int | None = None
-    min_p: Number | None = None
-    frequency_penalty: Number | None = None
-    presence_penalty: Number | None = None
-    repetition_penalty: Number | None = None
-    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    temperature: Number | None = Field(None, ge=0, le=2, description="Default: the deployment's.")
+    top_p: Number | None = Field(None, gt=0, le=1, description="Default: the deployment's.")
+    top_k: int | None = Field(None, ge=-1, lt=2**31)
+    min_p: Number | None = Field(None, ge=0, le=1)
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Number | None = Field(None, gt=0, le=2)
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
     response_format: dict[str, JsonValue] | None = None
     tools: list[dict[str, JsonValue]] | None = Field(
         None, max_length=MAX_TOOLS, description="With vLLM, engine.tool_call_parser must be set."
@@ -84,7 +87,7 @@ class ChatRequest(BaseModel):
     def _is_bounded(self) -> ChatRequest:
         called = None if self.tool_choice in (None, "auto", "none") else self.tools
         schema = as_json([self.response_format, called])
-        if len(schema) > _MAX_SCHEMA_BYTES or '"pattern' in schema:
+        if len(schema) > _MAX_SCHEMA_BYTES or re.search('"pattern(Properties)?" ?:', schema):
             raise ValueError(
                 "response_format, tools: a schema that the engine enforces must have at most "
                 f"{_MAX_SCHEMA_BYTES} characters, and no pattern"

@@ -23,9 +23,10 @@ from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.messages import Message, as_object
 from reward_serve.off_loop import LONG_PROMPT, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
-from reward_serve.reward_models.turns import MAX_SCORES, scored_states, with_turns
+from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure
 
+_TAG = "<extra_0>"
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
@@ -55,13 +56,10 @@ class Classifier(RewardModel):
         settings = self._config.model_dump(exclude_none=True)
         shown = ";".join(f"{name}={value}" for name, value in settings.items())
         self._fingerprint = f"{key};context={engine.max_model_len};{shown}"
-        steps = self._config.steps
-        if (steps is not None) is not engine.scores_steps:
-            scores = "steps; set it" if engine.scores_steps else "whole responses; remove it"
+        self._tag = engine.tokenizer.encode_control(_TAG) if self._config.steps else []
+        if bool(self._tag) is not engine.scores_steps or len(self._tag) > 1:
+            scores = f"steps, by {_TAG}" if engine.scores_steps else "whole responses"
             raise ValueError(f"classifier.steps: this model scores {scores}")
-        self._tag = engine.tokenizer.encode_control(steps.tag) if steps else []
-        if steps and len(self._tag) != 1:
-            raise ValueError(f"classifier.steps.tag: {steps.tag!r} is not a token of this model")
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The conversation's logit, normalised as configured."""
@@ -100,13 +98,7 @@ class Classifier(RewardModel):
                 "messages: this model scores the steps of a last turn of the assistant, without "
                 "tools; leave turns and tools out, and end with that turn or send response"
             )
-        steps = [step.strip() for step in _BLANK_LINES.split(last["content"].strip())]
-        if len(steps) > MAX_SCORES:
-            raise InvalidRequestError(
-                f"response: has {len(steps)} steps between blank lines, and the limit is "
-                f"{MAX_SCORES}; send less"
-            )
-        return steps
+        return [step.strip() for step in _BLANK_LINES.split(last["content"].strip())]
 
     def _result(
         self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput
@@ -122,7 +114,7 @@ class Classifier(RewardModel):
         if self._config.steps:
             pairs = zip(output.logits[::2], output.logits[1::2], strict=True)
             right = [0.5 * (1 + math.tanh((yes - no) / 2)) for no, yes in pairs]
-            score = _AGGREGATES[self._config.steps.aggregate](right)
+            score = _AGGREGATES[self._config.steps](right)
             parts = {
                 f"step_{n}": Component(score=p, status=Status.OK) for n, p in enumerate(right, 1)
             }

@@ -11,8 +11,10 @@ import asyncio
 import logging
 import math
 import re
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -87,7 +89,8 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 """The verifiers that may decide before the model."""
 MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
+_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,|\s)(?=\d{3}(?!\d))")
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
@@ -276,15 +279,16 @@ class Comparison:
     def critique(self, text: str) -> str | None:
         """The last sentence for the policy in the judge's text, if its template asks for one.
 
-        None if it contains the final answer of a reference, which the policy would learn to copy.
+        None if it tells the final answer of a reference, which the policy would learn to copy: in
+        the same words, or as a number that the answer has too.
         """
         pattern, answer = self.template.written.critique, text.rpartition("</think>")[2]
         found = [match[1] or "" for match in re.finditer(pattern, answer)] if pattern else []
         critique = found[-1].strip()[:MAX_REASON_CHARACTERS] if found else ""
-        for reference in self.request.references:
-            gold = re.escape(_THOUSANDS.sub("", final_answer(reference)).strip("$ ."))
-            told = rf"(?i)(?<!\w)(?<!\d\.){gold}(?!\w|\.\d)"
-            if re.search(told, _THOUSANDS.sub("", critique)):
+        for gold in map(final_answer, self.request.references):
+            words = rf"(?i)(?<!\w){re.escape(gold.strip('$ .'))}(?!\w)"
+            numbers = _numbers(gold)
+            if numbers & _numbers(critique) if numbers else re.search(words, critique):
                 return None
         return critique or None
 
@@ -435,6 +439,12 @@ def cut_details(prompt: Prompt) -> dict[str, Any]:
     if prompt.cut:
         return {"cut_characters": prompt.cut_characters, "cut_turns": prompt.cut_turns}
     return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}
+
+
+def _numbers(text: str) -> set[Fraction]:
+    """The numbers in a text, without their signs."""
+    plain = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text))
+    return {Fraction(number) for number in _NUMBER.findall(plain)}
 
 
 def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
@@ -602,7 +612,8 @@ class Judge(RewardModel):
             )
         body = {"temperature": config.temperature, "top_p": config.top_p} | request.passed_on
         if self.engine.tokenizer is not None:  # an endpoint decides for itself
-            thinks = {"enable_thinking": config.enable_thinking or "reasoning_effort" in body}
+            effort = body.get("reasoning_effort", "none")
+            thinks = {"enable_thinking": config.enable_thinking or effort != "none"}
             body["chat_template_kwargs"] = thinks | body.get("chat_template_kwargs", {})
             if config.thinking_tokens is not None:
                 body.setdefault("thinking_token_budget", config.thinking_tokens)

@@ -138,8 +138,9 @@ def test_a_profile_says_what_it_takes_what_was_read_and_what_was_run() -> None:
 def test_without_a_profile_it_says_what_is_assumed(arguments: list[str]) -> None:
     said = invoke("serve", *arguments, "--dry-run").stderr
     assert said == (
-        f"{arguments[0]} has no profile: a context of 4,096 tokens is assumed, and of a judge that "
-        "it answers without thinking; one that thinks needs --mode generate\n"
+        f"{arguments[0]} has no profile of this kind: it is taken for a folder or a hub id (for an "
+        "endpoint's model copy openai.yaml), with a context of 4,096 tokens, and a judge answers "
+        "without thinking; one that thinks needs --mode generate\n"
     )
     for other in ([], ["judge.yaml"], ["bundled"]):
         assert "profile" not in invoke("serve", *other, "--dry-run").stderr
@@ -159,7 +160,7 @@ def test_options_and_fields_win_over_the_profile() -> None:
 def test_a_model_that_must_think_is_never_asked_for_a_label(model: str) -> None:
     refused = invoke("serve", model, "--mode", "label", "--dry-run")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("--mode label: it ")
+    assert refused.stderr.startswith("--mode label: leave it out; it ")
     (found,) = application(dry_run(model)).models
     assert isinstance(found, JudgeModel | RemoteModel)
     assert found.judge.mode == "generate"
@@ -172,7 +173,7 @@ def test_a_verifier_needs_the_prompt_of_its_card(model: str, tmp_path: Path) -> 
     refused = invoke("serve", model, "--dry-run")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
-    assert "was trained on the prompt of its card and answers no other: save" in refused.stderr
+    assert "was trained on the prompt of its card: save" in refused.stderr
     assert refused.stderr.endswith("give --prompt FILE\n")
     assert judge(model, "--template", "graded").judge.template == "graded"
 
@@ -204,10 +205,17 @@ def test_a_prompt_is_refused_where_it_has_no_use(tmp_path: Path) -> None:
         ("opencompass/CompassVerifier-7B", "Analysis: they agree.", None, None),
         ("TIGER-Lab/general-verifier", "Equal.\nFinal Decision: Yes", "Yes", 1.0),
         ("TIGER-Lab/general-verifier", "Final Decision: Yes? Final Decision: No", "No", 0.0),
+        ("opencompass/CompassVerifier-7B", "A careful look: they differ, so B", None, None),
+        ("opencompass/CompassVerifier-7B", "**B**", "B", 0.0),
         ("TIGER-Lab/general-verifier", "They are equal.", None, None),
+        ("TIGER-Lab/general-verifier", "**Final Decision:** No", "No", 0.0),
+        ("TIGER-Lab/general-verifier", "Final Decision: Yes, it says. It is wrong.", None, None),
         ("IAAR-Shanghai/xVerify-0.5B-I", "[Correct]", "Correct", 1.0),
         ("IAAR-Shanghai/xVerify-0.5B-I", "Incorrect", "Incorrect", 0.0),
         ("IAAR-Shanghai/xVerify-0.5B-I", "Perhaps", None, None),
+        ("IAAR-Shanghai/xVerify-0.5B-I", "Not Correct", None, None),
+        ("my-xVerify", "Incorrect", "Incorrect", 0.0),
+        ("zhangchenxu/TinyV-1.5B", "not True", None, None),
         ("zhangchenxu/TinyV-1.5B", "True", "True", 1.0),
         ("zhangchenxu/TinyV-Qwen3-1.7B-Think", "True?</think>\n\nFalse", "False", 0.0),
     ],
@@ -286,3 +294,21 @@ async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]
     result = await Scorer("judge", model, Admission(8, 8)).score(ASKED)
     assert (result["status"], result["score"]) == ("ok", 1.0)
     assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "Qwen/Qwen3-8B-Base",
+        "nvidia/Llama-3.3-70B-Instruct-Reward",
+        "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B",
+        "org/Qwen3-8B-PRM",
+    ],
+)
+def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) -> None:
+    assert find_profile(model) is None
+
+
+def test_an_endpoint_has_no_device() -> None:
+    refused = invoke("serve", "gpt-5-mini", "--tp", "2", "--dry-run")
+    assert refused.stderr == "--tp: gpt-5-mini runs at an endpoint; leave it out\n"

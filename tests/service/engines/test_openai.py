@@ -301,3 +301,14 @@ async def test_several_answers_of_an_endpoint_are_calls_of_their_own() -> None:
     assert sorted(texts) == ["a", "b"]
     assert sorted(asked["seed"] for asked in endpoint.asked) == [7, 8]
     assert answer["completion"]["usage"]["completion_tokens"] == 2
+
+
+async def test_what_is_refused_to_one_caller_is_sent_for_the_next_score() -> None:
+    fault = {"message": "'temperature' is too high", "param": "temperature"}
+    said = completion("VERDICT: 1")
+    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), said)
+    scorer = endpoint.scorer(mode="generate")
+    answer = await scorer.complete({**CHAT, "temperature": 1.9})
+    assert (answer["status"], "too high" in answer["reason"]) == ("invalid", True)
+    assert (await scorer.score(ASKED))["score"] == 1.0
+    assert [asked["temperature"] for asked in endpoint.asked] == [1.9, 0.0]

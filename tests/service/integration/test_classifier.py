@@ -144,7 +144,7 @@ def test_the_steps_of_a_process_reward_model_are_those_of_torch(
         "name": "reward-model",
         "kind": "classifier",
         "engine": {"model": str(tmp_path), "cpu_kv_cache_gib": 0.25},
-        "classifier": {"steps": {"aggregate": "product"}},
+        "classifier": {"steps": "product"},
         "resources": {"num_cpus": 2},
     }
     by_handle = deploy_app("steps", {"models": [model]})

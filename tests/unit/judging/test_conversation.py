@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.conversation import ConversationRenderer
 
-SPECIAL = {"<|user|>": 1, "<|assistant|>": 2, "<|system|>": 3, "<|end|>": 4, "<|tool|>": 5}
+SPECIAL = {
+    "<|user|>": 1,
+    "<|assistant|>": 2,
+    "<|system|>": 3,
+    "<|end|>": 4,
+    "<|tool|>": 5,
+    "<extra_0>": 6,
+}
 
 
 class FakeTokenizer:

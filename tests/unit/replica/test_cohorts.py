@@ -25,7 +25,7 @@ class Bench:
         self.failure: ScoreResult | Exception | None = None
 
     async def _judge(
-        self, members: Sequence[ScoreRequest], within_s: float
+        self, members: Sequence[ScoreRequest], within_s: float, api_key: str | None
     ) -> Sequence[ScoreResult]:
         assert len({member.group for member in members}) == 1
         self.judged.append([member.judged for member in members])
@@ -46,11 +46,13 @@ class Bench:
         lost = failure(Status.ERROR, "its comparisons failed")
         return [lost if m.response == "lost" else r for m, r in zip(members, results, strict=True)]
 
-    async def ask(self, response: str, after_s: float = 0.0, **fields: Any) -> ScoreResult:
+    async def ask(
+        self, response: str, after_s: float = 0.0, api_key: str | None = None, **fields: Any
+    ) -> ScoreResult:
         await asyncio.sleep(after_s)
         asked = {"group": "g", "group_size": 4, "timeout_s": 20.0, "question": "?", **fields}
         request = ScoreRequest.model_validate({"response": response, "id": response, **asked})
-        return await self.cohorts.score(request)
+        return await self.cohorts.score(request, api_key)
 
     def is_empty(self) -> bool:
         return not (self.cohorts.waiting or self.cohorts._cohorts)
@@ -89,6 +91,13 @@ async def test_prompts_with_the_same_group_are_not_judged_by_the_first_ones_refe
     await asyncio.gather(
         *(bench.ask(f"r{i}", group_size=2, **fields) for i, fields in enumerate(asked))
     )
+    assert bench.judged == [["r0", "r2"], ["r1", "r3"]]
+
+
+@virtual_time.in_virtual_time
+async def test_groups_of_two_api_keys_are_two_cohorts() -> None:
+    bench = Bench()
+    await asyncio.gather(*(bench.ask(f"r{i}", group_size=2, api_key="ab"[i % 2]) for i in range(4)))
     assert bench.judged == [["r0", "r2"], ["r1", "r3"]]
 
 

@@ -11,7 +11,7 @@ from reward_serve.engines.base import LogitsOutput
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.classifier import Classifier, conversation
 from reward_serve.schema import ScoreRequest, Status, Usage
-from tests.unit.judging.test_conversation import FakeTokenizer, text_of
+from tests.unit.judging.test_conversation import SPECIAL, FakeTokenizer, text_of
 
 
 class FakeEngine:
@@ -44,14 +44,14 @@ def classifier(engine: FakeEngine, **settings: Any) -> Classifier:
 
 
 ASKED = ScoreRequest(question="2 + 3?", response="It is 5.")
-STEPS = ScoreRequest(question="2+3?", response="\n2 + 3\n\n \nis @5.\n\nSo 5")
+STEPS = ScoreRequest(question="2+3?", response="\n2 + 3\n\n \nis <extra_0>5.\n\nSo 5")
 RIGHT = [0.0, math.log(3), 1.0, 1.0, 0.0, math.log(4)]  # 0.75, 0.5, 0.8
 
 
-def process_reward_model(*logits: float, **steps: Any) -> tuple[FakeEngine, Classifier]:
+def process_reward_model(*logits: float, steps: str = "min") -> tuple[FakeEngine, Classifier]:
     engine = FakeEngine(*logits)
     engine.scores_steps = True
-    return engine, classifier(engine, steps={"tag": "@", **steps})
+    return engine, classifier(engine, steps=steps)
 
 
 async def test_a_conversation_is_shown_and_its_logit_is_the_reward() -> None:
@@ -159,11 +159,13 @@ async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> No
     ("aggregate", "score"), [("min", 0.5), ("mean", 2.05 / 3), ("product", 0.3), ("last", 0.8)]
 )
 async def test_a_process_reward_model_scores_each_step(aggregate: str, score: float) -> None:
-    engine, model = process_reward_model(*RIGHT, aggregate=aggregate)
+    engine, model = process_reward_model(*RIGHT, steps=aggregate)
     trace = Trace()
     verdict = await model.score(STEPS, trace)
     parts = {name: part.score for name, part in (verdict.components or {}).items()}
-    assert engine.asked == ["<|user|>2+3?<|end|><|assistant|>2 + 3@is @5.@So 5@<|end|>"]
+    assert engine.asked == [
+        "<|user|>2+3?<|end|><|assistant|>2 + 3{t}is {t}5.{t}So 5{t}<|end|>".format(t="<extra_0>")
+    ]
     assert parts == {"step_1": pytest.approx(0.75), "step_2": 0.5, "step_3": pytest.approx(0.8)}
     assert verdict.score == pytest.approx(score)
     assert len(trace.prompts) == 1
@@ -184,7 +186,6 @@ ADDED = [
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"response": "a\n\n" * 513}, "response: has 513 steps"),
         ({"response": "a" * 80}, "response: with its conversation it has 86 tokens"),
         ({"tools": [{"name": "add"}], "response": "5"}, "messages: .* leave turns and tools out"),
         ({"messages": [*ADDED, {"role": "tool", "content": "5"}]}, "messages: .* end with that"),
@@ -197,13 +198,16 @@ async def test_what_has_no_steps_to_score_is_refused(fields: dict[str, Any], mes
         await model.score(ScoreRequest.model_validate({**asked, **fields}))
 
 
-def test_steps_are_for_process_reward_models_only_and_their_tag_is_one_token() -> None:
-    with pytest.raises(ValueError, match=r"classifier\.steps: .* whole responses; remove it"):
-        classifier(FakeEngine(1.0), steps={})
+def test_steps_are_for_process_reward_models_only_and_their_tag_is_one_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ValueError, match=r"classifier\.steps: .* scores whole responses"):
+        classifier(FakeEngine(1.0), steps="min")
     engine, _ = process_reward_model()
-    with pytest.raises(ValueError, match=r"classifier\.steps: .* steps; set it"):
+    with pytest.raises(ValueError, match=r"classifier\.steps: .* steps, by <extra_0>"):
         classifier(engine)
-    with pytest.raises(ValueError, match=r"classifier\.steps\.tag: '<extra_0>' is not a token"):
-        process_reward_model(tag="<extra_0>")
+    monkeypatch.delitem(SPECIAL, "<extra_0>")
+    with pytest.raises(ValueError, match=r"classifier\.steps: .* by <extra_0>"):
+        process_reward_model()
     with pytest.raises(ValueError, match=r"steps: .* remove normalisation and label"):
-        classifier(engine, steps={}, label=1)
+        classifier(engine, steps="min", label=1)

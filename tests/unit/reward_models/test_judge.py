@@ -218,7 +218,12 @@ async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
         ("CRITIQUE: It is $1,800, not that.\nVERDICT: 0", "1800", None),
         ("CRITIQUE: It is 1800.\nVERDICT: 0", ["17", "$1,800"], None),
         ("CRITIQUE: It is Paris!\nVERDICT: 0", "paris", None),
-        ("CRITIQUE: 180, 1.18, 18.5, x18.\nVERDICT: 0", "18", "180, 1.18, 18.5, x18."),
+        ("CRITIQUE: 180, 1.18, 18.5.\nVERDICT: 0", "18", "180, 1.18, 18.5."),
+        ("CRITIQUE: It is 18.0kg.\nVERDICT: 0", "18 dollars", None),
+        ("CRITIQUE: It is 1 800, or 1{,}800.\nVERDICT: 0", "1800", None),
+        ("CRITIQUE: It is \\frac{1}{2}.\nVERDICT: 0", "1/2", None),
+        ("CRITIQUE: It is \uff11\uff18.\nVERDICT: 0", "18", None),
+        ("CRITIQUE: It is not 42.\nVERDICT: 0", "In all there are 42 apples.", None),
     ],
 )
 async def test_a_critique_is_the_last_one_of_a_verdict_and_tells_no_reference(
