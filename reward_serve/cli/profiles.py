@@ -17,7 +17,9 @@ from reward_serve.config.base import ConfigError
 from reward_serve.engines.checkpoint import is_folder
 
 FOLDER = Path(reward_serve.__file__).parent / "profiles"
-_OTHER_KINDS = re.compile(r"(?<![a-z0-9])(base|guard|prm|rm|reward|r1|embedding)(?![a-z0-9])")
+_OTHER_KINDS = re.compile(
+    r"(?<![a-z0-9])(base|r1|(?:gen|p)?rm|reward|(?:safe)?guard|embedding)(?![a-z0-9])"
+)
 
 
 class Profile(NamedTuple):
@@ -47,8 +49,8 @@ def find_profile(model: str) -> Profile | None:
             owner, _, name = known.lower().rpartition("/")
             pattern = re.escape(name).replace(r"\*", ".*")
             part = rf"(?<![a-z0-9.]){pattern}(?![a-z0-9.])" if owner else rf"\A{pattern}\Z"
-            rest = re.sub(part, "", asked)
-            if rest != asked and (owner or not of_folder) and not _OTHER_KINDS.search(rest):
+            other = _OTHER_KINDS.search(asked.replace(name.rstrip("*"), ""))
+            if re.search(part, asked) and (owner or not of_folder) and not other:
                 found[name] = Profile(path.stem, known, **content)
     return found[max(found, key=len)] if found else None
 

@@ -207,6 +207,7 @@ def test_a_prompt_is_refused_where_it_has_no_use(tmp_path: Path) -> None:
         ("TIGER-Lab/general-verifier", "Final Decision: Yes? Final Decision: No", "No", 0.0),
         ("opencompass/CompassVerifier-7B", "A careful look: they differ, so B", None, None),
         ("opencompass/CompassVerifier-7B", "**B**", "B", 0.0),
+        ("opencompass/CompassVerifier-7B", "It says \\boxed{A}. Final Judgment: B", None, None),
         ("TIGER-Lab/general-verifier", "They are equal.", None, None),
         ("TIGER-Lab/general-verifier", "**Final Decision:** No", "No", 0.0),
         ("TIGER-Lab/general-verifier", "Final Decision: Yes, it says. It is wrong.", None, None),
@@ -303,6 +304,9 @@ async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]
         "nvidia/Llama-3.3-70B-Instruct-Reward",
         "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B",
         "org/Qwen3-8B-PRM",
+        "nvidia/Qwen3-32B-GenRM",
+        "openai/gpt-oss-safeguard-20b",
+        "gpt-5.2-chat-latest",
     ],
 )
 def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) -> None:
