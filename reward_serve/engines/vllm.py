@@ -548,7 +548,7 @@ class ChatTokenizer:
     def written(self, ids: Sequence[int], text: str) -> str:
         """The generated text; what precedes gpt-oss's final channel as a ``<think>`` block.
 
-        Channels are told by control tokens, which a text cannot quote.
+        Control tokens mark the channels, and no text can contain one.
         """
         channel, message = self._harmony
         if channel is None:

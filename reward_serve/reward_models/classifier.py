@@ -113,6 +113,8 @@ class Classifier(RewardModel):
             return failure(Status.ERROR, reason, **about)
         if self._config.steps:
             pairs = zip(output.logits[::2], output.logits[1::2], strict=True)
+            if len(output.logits) != 2 * rendered.token_ids.count(*self._tag):
+                raise ValueError("the engine returned another number of steps than it was sent")
             right = [0.5 * (1 + math.tanh((yes - no) / 2)) for no, yes in pairs]
             score = _AGGREGATES[self._config.steps](right)
             parts = {

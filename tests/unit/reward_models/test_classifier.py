@@ -211,3 +211,9 @@ def test_steps_are_for_process_reward_models_only_and_their_tag_is_one_token(
         process_reward_model()
     with pytest.raises(ValueError, match=r"steps: .* remove normalisation and label"):
         classifier(engine, steps="min", label=1)
+
+
+async def test_a_step_that_the_engine_left_out_is_a_fault_and_no_score() -> None:
+    _, model = process_reward_model(*RIGHT[:4])
+    with pytest.raises(ValueError, match="another number of steps"):
+        await model.score(STEPS)
