@@ -77,7 +77,9 @@ class RewardReplica(Scorer):
             FailureLog(config.name),
         ]
         if config.verdict_log.folder:
-            self._observers.append(VerdictLog(config.name, config.verdict_log))
+            log = VerdictLog(config.name, config.verdict_log)
+            self._observers.append(log)
+            self._model.audited = log.audited
         self._start_s["total"] = round(time.monotonic() - began, 2)
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),

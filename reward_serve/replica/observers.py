@@ -173,6 +173,8 @@ class Metrics(Observer):
                     self._reported[name, outcome] = count
 
 
+_KEYS = ("run", "step", "sample")
+"""What trainers send as metadata, so that a log can be read by step."""
 _FILES = 2
 _QUEUED_LINES = 10_000
 _RESULT = (
@@ -184,8 +186,9 @@ _RESULT = (
 class VerdictLog(Observer):
     """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a separate thread.
 
-    Every line has the same keys. Requests without a verdict have their ``status`` and ``reason``,
-    cancelled requests have the status ``cancelled``.
+    Every verdict's line has the same keys; ``run``, ``step`` and ``sample`` are of its metadata.
+    Requests without a verdict have their ``status`` and ``reason``, cancelled requests have the
+    status ``cancelled``. An audit of a logged request is a line of its own (``audited``).
 
     Requests are sampled by their hash, so equal requests are either all sampled or not, in every
     replica. The two newest files are kept, with ``max_mib`` in total; only their owner can read
@@ -215,13 +218,8 @@ class VerdictLog(Observer):
         """Log the request if it is valid and sampled."""
         if request is None or not chosen(number := request_hash(request), self._config.rate):
             return
-        step = (request.metadata or {}).get("step")
         line = {
-            "time": round(time.time(), 3),
-            "request": number,
-            "model": self._model,
-            "step": step if isinstance(step, int | float | str) else None,
-            "group": request.group,
+            **self._about(request, number),
             "response_characters": len(request.judged),
             **{name: result[name] for name in _RESULT},
             "latency_s": round(times.total, 4),
@@ -229,9 +227,35 @@ class VerdictLog(Observer):
         if self._config.redact:  # the reason and the details may quote the request
             line |= {"reason": None, "details": {"rule": (result["details"] or {}).get("rule")}}
         else:
-            line["response_tail"] = request.judged[-self._config.tail_characters :]
+            shown = self._config.tail_characters
+            line["response_tail"] = request.judged[-shown:]
             line["reference"] = request.reference
+            question = request.question or ""
+            line["question"] = question if 0 < len(question) <= shown else None
             line |= {"text": result["text"], "critique": result.get("critique")}
+        self._put(line)
+
+    def audited(self, request: ScoreRequest, by_rules: float, by_model: float) -> None:
+        """Log both scores of an audited request, as a line with the status ``audit``."""
+        if chosen(number := request_hash(request), self._config.rate):
+            scores = {"by_rules": by_rules, "by_model": by_model}
+            self._put({**self._about(request, number), "status": "audit", **scores})
+
+    def _about(self, request: ScoreRequest, number: str) -> dict[str, Any]:
+        metadata = request.metadata or {}
+        keys = {name: metadata.get(name) for name in _KEYS}
+        return {
+            "time": round(time.time(), 3),
+            "request": number,
+            "model": self._model,
+            **{
+                name: key if isinstance(key, int | float | str) else None
+                for name, key in keys.items()
+            },
+            "group": request.group,
+        }
+
+    def _put(self, line: dict[str, Any]) -> None:
         try:
             self._lines.put_nowait(json.dumps(line))
         except queue.Full:

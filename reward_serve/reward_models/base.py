@@ -47,6 +47,9 @@ MODELS_SHARE = 0.9
 
 _HASHED_CHARACTERS = 4096
 
+Audited = Callable[[ScoreRequest, float, float], None]
+"""Takes a request, and its scores by the rules and by the model."""
+
 
 class InvalidRequestError(ValueError):
     """This model cannot score the request; the message names the field and the remedy."""
@@ -65,6 +68,8 @@ class RewardModel(Protocol):
     """Judges groups of responses, if the model compares them."""
     reads_rubric: bool = True
     """If false, a request with a rubric is invalid."""
+    audited: Audited | None = None
+    """Called after each audit, if the model audits."""
     scores_turns: bool = False
     """If false, a request with ``turns`` is invalid."""
     engine: FrozenModel | None = None

@@ -44,6 +44,7 @@ from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
+    Audited,
     InvalidRequestError,
     RewardModel,
     Trace,
@@ -479,16 +480,20 @@ class Audit:
         self._rate = rate
         self._running: set[asyncio.Task[None]] = set()
 
-    def of(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
+    def of(
+        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: Audited | None
+    ) -> None:
         """Compare both, if the request is in the sample and few comparisons are running."""
         if not self._rate or len(self._running) >= _AUDITS:
             return
         if chosen(request_hash(request), self._rate):
-            task = asyncio.ensure_future(self._compare(request, both))
+            task = asyncio.ensure_future(self._compare(request, both, report))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def _compare(self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]]) -> None:
+    async def _compare(
+        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: Audited | None
+    ) -> None:
         try:
             grade, result = await both()
         except Exception as error:
@@ -499,7 +504,10 @@ class Audit:
             return
         if result.score is None:
             self.counts["failed"] += 1
-        elif (result.score >= RIGHT / 2) == (grade.score == RIGHT):
+            return
+        if report is not None:
+            report(request, grade.score, result.score)
+        if (result.score >= RIGHT / 2) == (grade.score == RIGHT):
             self.counts["agreed"] += 1
         else:
             self.counts["disagreed"] += 1
@@ -599,7 +607,7 @@ class Judge(RewardModel):
             if trace is not None:
                 trace.model = result
         if trace is None:
-            self._audit.of(request, partial(self._both, comparison, grade, result))
+            self._audit.of(request, partial(self._both, comparison, grade, result), self.audited)
         return result
 
     async def chat(self, request: ChatRequest) -> dict[str, Any]:

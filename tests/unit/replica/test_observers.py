@@ -85,19 +85,36 @@ def written(folder: Path, *asked: Any, **settings: Any) -> list[dict[str, Any]]:
 
 
 def test_a_line_holds_what_was_rewarded_and_why(tmp_path: Path) -> None:
-    step = request(**ASKED, metadata={"step": 12, "other": "x"})
+    keys = {"run": "a", "step": 12, "sample": "7-3"}
+    step = request(**ASKED, question="How many?", metadata={**keys, "other": "x"})
     cancelled = {**FAILED, "status": CANCELLED}
     asked = [(step, RIGHT), (request(metadata={"step": [1]}), FAILED), (None, FAILED)]
     right, late, left = written(tmp_path / "new", *asked, (request(), cancelled), tail_characters=4)
 
     assert (right["response_tail"], right["response_characters"]) == ("x 18", 503)
-    assert (right["reference"], right["group"], right["step"]) == ("18 secrets", "g", 12)
+    assert (right["reference"], right["group"]) == ("18 secrets", "g")
+    assert {name: right[name] for name in keys} == keys
+    assert right["question"] is None  # longer than the four characters to show
     assert (right["model"], right["score"], right["probabilities"]["1"]) == ("judge", 1.0, 0.9)
     assert right["latency_s"] == 0.5 and "other" not in right
     assert (late["status"], late["score"], late["reason"]) == ("timeout", None, "late")
     assert (left["status"], left["score"], left["id"]) == ("cancelled", None, "a")
-    assert late["step"] is None
+    assert late["step"] is None and late["run"] is None
     assert right.keys() == late.keys() == left.keys()
+
+
+def test_an_audit_is_a_line_with_both_scores_and_no_text(tmp_path: Path) -> None:
+    log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
+    asked = request(**ASKED, question="How many?", metadata={"step": 12})
+    log.observe(asked, RIGHT, Times(0.0, ended=0.5))
+    log.audited(asked, 1.0, 0.25)
+    log.close()
+    (path,) = tmp_path.iterdir()
+    verdict, audit = map(json.loads, path.read_text("utf-8").splitlines())
+    assert (verdict["question"], verdict["request"]) == ("How many?", audit["request"])
+    assert (audit["status"], audit["by_rules"], audit["by_model"]) == ("audit", 1.0, 0.25)
+    assert (audit["step"], audit["group"]) == (12, "g")
+    assert not {"response_tail", "reference", "question"} & audit.keys()
 
 
 WROTE = {**RIGHT, "reason": "secret", "text": "a secret", "critique": "secrets"}

@@ -70,6 +70,8 @@ async def test_rules_and_model_are_compared_off_the_path_where_a_rule_decides(
 ) -> None:
     engine = FakeEngine(label=label)
     model = judge(engine, audit_rate=1.0, rules_first=rules_first)
+    audits: list[tuple[float, float]] = []
+    model.audited = lambda _, *scores: audits.append(scores)
     verdict = await model.score(request(response))
     by_rule = rules_first and counted is not None
     assert (verdict.score, verdict.source) == (1.0, "rule" if by_rule else "judge")
@@ -77,6 +79,8 @@ async def test_rules_and_model_are_compared_off_the_path_where_a_rule_decides(
     for _ in range(50):
         await asyncio.sleep(0)
     assert len(engine.prompts) == 1
+    agreed = {"agreed": [(1.0, 1.0)], "disagreed": [(1.0, 0.0)]}.get(counted or "", [])
+    assert [(rules, round(by_model)) for rules, by_model in audits] == agreed
     none = {"agreed": 0, "disagreed": 0, "failed": 0}
     assert model.describe()["audit"] == (none | {counted: 1} if counted else none)
 
