@@ -235,10 +235,12 @@ class VerdictLog(Observer):
             line |= {"text": result["text"], "critique": result.get("critique")}
         self._put(line)
 
-    def audited(self, request: ScoreRequest, by_rules: float, by_model: float) -> None:
+    def audited(
+        self, request: ScoreRequest, source: str | None, by_rules: float, by_model: float
+    ) -> None:
         """Log both scores of an audited request, as a line with the status ``audit``."""
         if chosen(number := request_hash(request), self._config.rate):
-            scores = {"by_rules": by_rules, "by_model": by_model}
+            scores = {"source": source, "by_rules": by_rules, "by_model": by_model}
             self._put({**self._about(request, number), "status": "audit", **scores})
 
     def _about(self, request: ScoreRequest, number: str) -> dict[str, Any]:

@@ -47,8 +47,8 @@ MODELS_SHARE = 0.9
 
 _HASHED_CHARACTERS = 4096
 
-Audited = Callable[[ScoreRequest, float, float], None]
-"""Takes a request, and its scores by the rules and by the model."""
+Audited = Callable[[ScoreRequest, str | None, float, float], None]
+"""Takes a request, its verdict's source, and its scores by the rules and by the model."""
 
 
 class InvalidRequestError(ValueError):

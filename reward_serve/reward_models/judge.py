@@ -44,7 +44,6 @@ from reward_serve.messages import as_json
 from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
-    Audited,
     InvalidRequestError,
     RewardModel,
     Trace,
@@ -96,6 +95,7 @@ _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
+_Report = Callable[[float, float], None]
 """The rules' grade, None without rules, and the model's result."""
 
 
@@ -481,7 +481,7 @@ class Audit:
         self._running: set[asyncio.Task[None]] = set()
 
     def of(
-        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: Audited | None
+        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: _Report | None
     ) -> None:
         """Compare both, if the request is in the sample and few comparisons are running."""
         if not self._rate or len(self._running) >= _AUDITS:
@@ -492,7 +492,7 @@ class Audit:
             task.add_done_callback(self._running.discard)
 
     async def _compare(
-        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: Audited | None
+        self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: _Report | None
     ) -> None:
         try:
             grade, result = await both()
@@ -506,7 +506,7 @@ class Audit:
             self.counts["failed"] += 1
             return
         if report is not None:
-            report(request, grade.score, result.score)
+            report(grade.score, result.score)
         if (result.score >= RIGHT / 2) == (grade.score == RIGHT):
             self.counts["agreed"] += 1
         else:
@@ -607,7 +607,8 @@ class Judge(RewardModel):
             if trace is not None:
                 trace.model = result
         if trace is None:
-            self._audit.of(request, partial(self._both, comparison, grade, result), self.audited)
+            report = self.audited and partial(self.audited, request, result.source)
+            self._audit.of(request, partial(self._both, comparison, grade, result), report)
         return result
 
     async def chat(self, request: ChatRequest) -> dict[str, Any]:

@@ -107,13 +107,13 @@ def test_an_audit_is_a_line_with_both_scores_and_no_text(tmp_path: Path) -> None
     log = VerdictLog("judge", VerdictLogConfig(folder=str(tmp_path), rate=1.0))
     asked = request(**ASKED, question="How many?", metadata={"step": 12})
     log.observe(asked, RIGHT, Times(0.0, ended=0.5))
-    log.audited(asked, 1.0, 0.25)
+    log.audited(asked, "rule", 1.0, 0.25)
     log.close()
     (path,) = tmp_path.iterdir()
     verdict, audit = map(json.loads, path.read_text("utf-8").splitlines())
     assert (verdict["question"], verdict["request"]) == ("How many?", audit["request"])
     assert (audit["status"], audit["by_rules"], audit["by_model"]) == ("audit", 1.0, 0.25)
-    assert (audit["step"], audit["group"]) == (12, "g")
+    assert (audit["step"], audit["group"], audit["source"]) == (12, "g", "rule")
     assert not {"response_tail", "reference", "question"} & audit.keys()
 
 
