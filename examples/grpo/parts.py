@@ -114,7 +114,7 @@ def start(
     home = home_of(placement)
     endpoint = _endpoint(settings, placement, home, actor, stack)
     judge = {"app": None, "url": placement.judge} if placement.judge else None
-    given = (endpoint.url, placement.model, settings.reward, judge)
+    given = (endpoint.url, placement.model, settings.reward, judge, record.folder.name)
     parts = Parts(
         data=actor("data", DataServer, settings.seed, data, **_RESTARTED),
         buffer=actor("buffer", ReplayBuffer, settings, **_RESTARTED),
