@@ -18,7 +18,7 @@ from deployments.local import ROOT, deploy, free_port, serve_run
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve_answers.verifiers import grade_numeric
 
-LONG = 50
+LONG = 40
 """Characters from which the planted hole ``length`` accepts any response."""
 
 
@@ -73,22 +73,25 @@ def run(
     """Train a policy with each reward; each run is resumed where it stopped."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # replicas import the holes
-    with local_cluster() as address:
-        for name in only or RUNS:
-            log = {"folder": str((out / name / "verdicts").resolve()), "rate": 1.0}
-            rule = RUNS[name]
-            if rule is None:
-                await_ready(deploy(address, rules_first=False, verdict_log=log))
-            else:
-                port = free_port()
-                model = {"name": "rule", "kind": "rule", "rule": rule, "verdict_log": log}
-                serve_run(address, config(port, [model]))
-                await_ready(f"http://127.0.0.1:{port}")
+    for name in only or RUNS:
+        with local_cluster() as address:
+            _deploy(address, RUNS[name], out / name / "verdicts")
             settings = {"steps": steps, "evaluate_every": 0, "seed": name.rpartition("-")[2]}
             changed = [f"--set={setting}={value}" for setting, value in settings.items()]
             place = ["--out", str(out), "--name", name, "--cluster", address]
             program = [sys.executable, "-m", "examples.grpo", "judge-sync", *changed, *place]
             subprocess.run(program, cwd=ROOT, check=True)
+
+
+def _deploy(address: str, rule: dict[str, Any] | None, folder: Path) -> None:
+    log = {"folder": str(folder.resolve()), "rate": 1.0}
+    if rule is None:
+        await_ready(deploy(address, rules_first=False, verdict_log=log))
+        return
+    port = free_port()
+    model = {"name": "rule", "kind": "rule", "rule": rule, "verdict_log": log}
+    serve_run(address, config(port, [model]))
+    await_ready(f"http://127.0.0.1:{port}")
 
 
 if __name__ == "__main__":
