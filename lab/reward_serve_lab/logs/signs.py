@@ -82,10 +82,8 @@ class _Step:
 
 def signs(table: Table, run: str | None = None, model: str | None = None) -> list[Sign]:
     """The signs at the last step of a run; see ``history``."""
-    last: list[Sign] = []
-    for _, last in history(table, run, model):
-        pass
-    return last
+    steps = list(history(table, run, model))
+    return steps[-1][1] if steps else []
 
 
 def history(
