@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import ray
@@ -30,6 +30,8 @@ SIZE: ViewportSize = {"width": 1280, "height": 860}
 COLORS = 256
 STEPS = 22
 SAMPLES_A_STEP = 16
+GROUP_SAMPLES = 4
+JUDGE = {"template": "final_answer", "mode": "label", "rules_first": True, "audit_rate": 0.5}
 HURRIED_STEP = 14
 STEP_MS = 4_000
 TIMEOUT_MS = 120_000
@@ -61,10 +63,11 @@ GROUP = (
 
 
 def main() -> int:
-    """Write the four pictures."""
+    """Write the five pictures."""
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
-        with deployed(verdict_log={"folder": log, "rate": 1.0}) as service:
+        logged = {"folder": log, "rate": 1.0}
+        with deployed(verdict_log=logged, judge=JUDGE) as service:
             (node,) = ray.nodes()
             metrics = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
             with (
@@ -77,6 +80,8 @@ def main() -> int:
                     _train(service.url, page.wait_for_timeout)
                 with picture("verdicts", "light") as page:
                     page.locator("table.rows tbody tr").nth(10).wait_for()
+                with picture("training", "light") as page:
+                    page.locator(f"table.rows tbody tr:nth-child({STEPS})").wait_for()
                 with picture("ask", "light") as page:
                     for label, text in ASKED.items():
                         page.get_by_label(label).fill(text)
@@ -130,17 +135,32 @@ def _with_palette(picture: Image.Image) -> Image.Image:
 def _train(url: str, wait_ms: Callable[[float], None]) -> None:
     """Score samples in steps, one of them with too short a deadline; some responses recur."""
     text = (ROOT / "examples" / "gsm8k" / "samples.jsonl").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines()]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in map(json.loads, text.splitlines()):
+        groups.setdefault(row["question"], []).append(row)
     chosen = random.Random(3)
     with HttpRewardClient(url) as client:
         for step in range(STEPS):
             deadline = {"timeout_s": 0.05} if step == HURRIED_STEP else {}
-            client.score_batch(
-                [
-                    {"response": row["response"], "reference": row["reference"], **deadline}
-                    for row in chosen.choices(rows, k=SAMPLES_A_STEP)
-                ]
-            )
+            # As a policy that learns: ever more of its responses are right.
+            requests = [
+                {
+                    "response": row["response"],
+                    "reference": row["reference"],
+                    "group": question,
+                    "metadata": {"run": "grpo", "step": step, "sample": f"{step}-{place}"},
+                    **deadline,
+                }
+                for question in chosen.sample(sorted(groups), SAMPLES_A_STEP // GROUP_SAMPLES)
+                for place, row in enumerate(
+                    chosen.choices(
+                        groups[question],
+                        [1 + step * row["correct"] / 4 for row in groups[question]],
+                        k=GROUP_SAMPLES,
+                    )
+                )
+            ]
+            client.score_batch(requests)
             wait_ms(STEP_MS)
     wait_ms(EXPORT_MS)
 
