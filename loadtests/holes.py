@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from deployments.local import ROOT, deploy, free_port, serve_run
+from examples.grpo.parts import judged_by_the_model
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve_answers.verifiers import grade_numeric
 
@@ -84,12 +85,12 @@ def run(
 
 
 def _deploy(address: str, rule: dict[str, Any] | None, folder: Path) -> None:
-    log = {"folder": str(folder.resolve()), "rate": 1.0}
+    fields = judged_by_the_model(folder.resolve())
     if rule is None:
-        await_ready(deploy(address, rules_first=False, verdict_log=log))
+        await_ready(deploy(address, **fields))
         return
     port = free_port()
-    model = {"name": "rule", "kind": "rule", "rule": rule, "verdict_log": log}
+    model = {"name": "rule", "kind": "rule", "rule": rule, "verdict_log": fields["verdict_log"]}
     serve_run(address, config(port, [model]))
     await_ready(f"http://127.0.0.1:{port}")
 
