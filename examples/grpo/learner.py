@@ -101,7 +101,7 @@ class Learner:
             self._discard_unrecorded()
         self._version = first
         self._weights = self._policy.save_for_sampler(f"step-{first}")
-        if not first:
+        if not first and self._settings.evaluate_every:
             self._evaluate(first)
         if self._settings.ahead:
             self._launch(first)
@@ -139,7 +139,8 @@ class Learner:
         lap()
         # SkyRL's engine batches waiting prompts, so send them while it saves.
         saving = self._saver.submit(self._policy.save_state, f"step-{self._version}")
-        evaluate = self._version % self._settings.evaluate_every == 0
+        every = self._settings.evaluate_every
+        evaluate = every > 0 and self._version % every == 0
         if not evaluate:
             time.sleep(_POLL_S)
             self._launch(self._version + self._settings.ahead)
@@ -196,7 +197,7 @@ class Learner:
         seeds = [first + place * settings.group for place in range(len(items))]
         sampled = self._sampled(items, seeds, settings.group)
         judged = [
-            worker.judge.remote(part)
+            worker.judge.remote(part, step)
             for worker, part in zip(self._parts.workers, sampled, strict=False)
         ]
         self._rollouts.append(_Rollout(sampled, judged))

@@ -31,7 +31,8 @@ _SAMPLE_TIMEOUT_S = 600.0
 class RolloutWorker:
     """Samples at a Tinker endpoint, and has the samples judged.
 
-    ``model`` names the tokenizer, ``reward`` an environment; ``judge`` overrides its settings.
+    ``model`` names the tokenizer, ``reward`` an environment; ``judge`` overrides its settings, and
+    the service's verdict log has the name of the ``run``.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class RolloutWorker:
         model: str | None,
         reward: str,
         judge: dict[str, Any] | None = None,
+        run: str = "grpo",
     ) -> None:
         register_envs()
+        self._run = run
         self._url = url
         self._service = tinker.ServiceClient(base_url=url, api_key=API_KEY)
         self._tokenizer = AutoTokenizer.from_pretrained(model or prepare_bundled(adapter=None))
@@ -90,19 +93,24 @@ class RolloutWorker:
             ]
         return groups
 
-    def judge(self, groups: list[Group]) -> list[Group]:
+    def judge(self, groups: list[Group], step: int) -> list[Group]:
         """The groups, with each sample's verdict set."""
-        pairs = [(group, sample) for group in groups for sample in group.samples]
-        for _ in self._threads.map(self._step, *zip(*pairs, strict=True)):
+        each = [
+            (group, sample, {"run": self._run, "step": step, "sample": f"{group.problem}-{place}"})
+            for group in groups
+            for place, sample in enumerate(group.samples)
+        ]
+        for _ in self._threads.map(self._step, *zip(*each, strict=True)):
             pass
         return groups
 
-    def _step(self, group: Group, sample: Sample) -> None:
+    def _step(self, group: Group, sample: Sample, keys: dict[str, Any]) -> None:
         truths = accepted(group.answer)
         truth = truths if len(truths) > 1 else truths[0]
         row = {
             "reward_spec": {"method": "rule", "ground_truth": truth},
             "extra_info": {"question": group.question, "split": "train", "index": group.problem},
+            "judge_metadata": keys,
         }
         env = skyrl_gym.make(self._environment, env_config=self._config, extras=row)
         score = float(env.step(sample.text)["reward"])

@@ -27,7 +27,7 @@ class Settings:
         max_tokens: maximum length of a response.
         failing: share of verdicts to discard, as if the judge had failed.
         failed_as: how a discarded verdict counts: ``absent``, or a reward of ``zero``.
-        evaluate_every: steps between evaluations on held-out problems.
+        evaluate_every: steps between evaluations on held-out problems; 0 for none.
         seed: seed of problems and sampling.
     """
 

@@ -95,8 +95,9 @@ _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
-_Report = Callable[[float, float], None]
 """The rules' grade, None without rules, and the model's result."""
+_Report = Callable[[float, float], None]
+"""Takes the scores by the rules and by the model."""
 
 
 @dataclass(frozen=True, slots=True)

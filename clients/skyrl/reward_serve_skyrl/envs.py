@@ -39,7 +39,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     Args:
         env_config: the environment's section of the configuration.
-        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any, and
+            ``judge_metadata`` the request's ``run``, ``step`` and ``sample``.
 
     Raises:
         ValueError: a setting is invalid.
@@ -148,6 +149,8 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             row = conversation_of(row, self.messages, self._schemas)
         elif self._tools:
             row["tools"] = self._schemas
+        if keys := self.extras.get("judge_metadata"):
+            row["metadata"] = keys
         return {**self._common, **row}
 
 

@@ -86,7 +86,7 @@ class FakeWorker:
             for (index, one), seed in zip(items, seeds, strict=True)
         ]  # fmt: skip
 
-    def judge(self, groups: list[Group]) -> list[Group]:
+    def judge(self, groups: list[Group], step: int) -> list[Group]:
         groups = copy.deepcopy(groups)
         for sample in (sample for group in groups for sample in group.samples):
             if self.judges:

@@ -44,7 +44,7 @@ def test_a_judge_that_is_gone_leaves_samples_undecided() -> None:
 def rewards(worker: RolloutWorker) -> list[float | None]:
     texts = ("#### 24", "#### 25")
     group = Group(0, "What?", 24, [1], 0, [Sample([1], [0.0], text, 0) for text in texts])
-    return [sample.reward for group in worker.judge([group]) for sample in group.samples]
+    return [sample.reward for group in worker.judge([group], 0) for sample in group.samples]
 
 
 def test_samples_come_in_groups_in_order(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from reward_serve.keys import API_KEY_VARIABLE
 
 console = Console(stderr=True)
 
-Log = Annotated[Path | None, typer.Option(help="Folder of the service's verdict log.")]
+Log = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder of the service's verdict log; repeat the option for several."),
+]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(help="Prometheus metrics URL of a Ray node; repeat the option for several."),
@@ -31,7 +34,7 @@ def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8
 
     try:
         serve(
-            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log, metrics or ()),
+            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log or (), metrics or ()),
             port,
             show_address,
         )

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 from nicegui import ui
 from starlette.types import ASGIApp
 
+from reward_serve_lab.logs.table import VerdictTable
 from reward_serve_lab.ui.guard import Guard
-from reward_serve_lab.ui.log_index import LogIndex
 from reward_serve_lab.ui.scraping import Scraper
 from reward_serve_lab.ui.service import Service
 from reward_serve_lab.ui.shell import Workbench, add_pages
@@ -30,14 +30,14 @@ class Settings:
     Attributes:
         url: the service's URL.
         api_key: the service's key, if it has keys.
-        log: the folder of the verdict log.
+        log: folders or files of verdict logs.
         metrics: Prometheus metrics URLs of the Ray nodes.
         token: the token that opens the pages.
     """
 
     url: str
     api_key: str | None = None
-    log: Path | None = None
+    log: Sequence[Path] = ()
     metrics: Sequence[str] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
@@ -48,25 +48,26 @@ def application(settings: Settings, port: int) -> ASGIApp:
     Raises:
         ValueError: a setting is invalid; the message names it.
     """
-    if settings.log is not None and not settings.log.is_dir():
-        raise ValueError(f"--log: {settings.log} is not a folder; give verdict_log.folder")
+    for path in settings.log:
+        if not path.exists():
+            raise ValueError(f"--log: {path} does not exist; give verdict_log.folder")
     service = Service(settings.url, settings.api_key)
-    index = LogIndex(settings.log) if settings.log is not None else None
+    verdicts = VerdictTable(settings.log) if settings.log else None
     scraper = Scraper(settings.metrics) if settings.metrics else None
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
-        if index is not None:
-            index.start()
+        if verdicts is not None:
+            verdicts.start()
         try:
             yield
         finally:
-            if index is not None:
-                index.close()
+            if verdicts is not None:
+                verdicts.close()
             await service.close()
 
     app = FastAPI(lifespan=running, openapi_url=None)
-    add_pages(Workbench(service, index, scraper))
+    add_pages(Workbench(service, verdicts, scraper))
     ui.run_with(
         app,
         title="reward_serve",

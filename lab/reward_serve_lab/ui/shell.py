@@ -9,9 +9,9 @@ from pathlib import Path
 from nicegui import ui
 from nicegui.element import Element
 
+from reward_serve_lab.logs.query import Filters
+from reward_serve_lab.logs.table import VerdictTable
 from reward_serve_lab.ui.elements import tag, untrusted
-from reward_serve_lab.ui.log_index import LogIndex
-from reward_serve_lab.ui.log_query import Filters
 from reward_serve_lab.ui.scraping import Scraper
 from reward_serve_lab.ui.service import Service, State
 
@@ -25,7 +25,7 @@ class Workbench:
     """The sources of the pages' data."""
 
     service: Service
-    index: LogIndex | None = None
+    verdicts: VerdictTable | None = None
     scraper: Scraper | None = None
 
 

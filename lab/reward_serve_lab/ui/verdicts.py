@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 from nicegui import ui
 
-from reward_serve_lab.ui import charts
-from reward_serve_lab.ui.elements import button, heading, message, pill, tag, untrusted
-from reward_serve_lab.ui.log_index import LogIndex, Progress
-from reward_serve_lab.ui.log_query import (
+from reward_serve_lab.logs.query import (
     FILTERED,
     MAX_CHARTED,
     PAGE_ROWS,
     Answer,
     Verdict,
     ask,
+    choices,
     rest_of,
 )
+from reward_serve_lab.logs.table import Progress, VerdictTable
+from reward_serve_lab.ui import charts
+from reward_serve_lab.ui.elements import button, heading, message, pill, tag, untrusted
 from reward_serve_lab.ui.shell import Draft, Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve_lab.ui.text import Piece, legible, one_line, transportable
@@ -74,8 +75,8 @@ _COLUMNS = [
 def build(session: Session) -> None:
     """Build the page."""
     heading("Verdicts", 1)
-    index = session.workbench.index
-    if index is None:
+    table = session.workbench.verdicts
+    if table is None:
         message(
             "No verdict log was given.",
             "",
@@ -83,15 +84,15 @@ def build(session: Session) -> None:
             "--log FOLDER.",
         )
         return
-    _Verdicts(session, index).build()
+    _Verdicts(session, table).build()
 
 
 class _Verdicts:
     """The page and the rows that it shows."""
 
-    def __init__(self, session: Session, index: LogIndex) -> None:
+    def __init__(self, session: Session, table: VerdictTable) -> None:
         self._session = session
-        self._index = index
+        self._verdicts = table
         self._page = 0
         self._rows: list[Verdict] = []
         self._shown_for: tuple[Any, ...] = ()
@@ -164,7 +165,7 @@ class _Verdicts:
         await self._refresh()
 
     async def _follow(self) -> None:
-        self._show_progress(self._index.progress)
+        self._show_progress(self._verdicts.progress)
         if self._live and self._page == 0 and time.monotonic() >= self._not_before:
             await self._refresh()
 
@@ -181,26 +182,27 @@ class _Verdicts:
                 filters, page = self._session.filters, self._page
                 if self._span:
                     filters = replace(filters, since=time.time() - float(self._span))
-                answer = await asyncio.to_thread(ask, self._index.path, filters, page)
+                answer = await asyncio.to_thread(ask, self._verdicts, filters, page)
+                known = await asyncio.to_thread(choices, self._verdicts)
                 took_s = time.monotonic() - began
                 self._not_before = time.monotonic() + 10 * took_s
                 if self._table.is_deleted:
                     return
                 self._shown_for = wanted
-                self._show(answer)
+                self._show(answer, known)
                 if not self._live or took_s > 0.5:
                     break
-        except sqlite3.Error as error:
+        except duckdb.Error as error:
             self._fault.clear()
             with self._fault:
-                message(f"The index cannot be read: {error}", "bad", "Restart the workbench.")
+                message(f"The verdicts cannot be read: {error}", "bad", "Restart the workbench.")
         finally:
             self._querying = False
 
     def _wanted(self) -> tuple[Any, ...]:
         """Everything that the answer depends on; for a live page also the log and the time."""
         following = self._live and self._page == 0
-        rows = self._index.progress.rows if following else -1
+        rows = self._verdicts.progress.rows if following else -1
         moment = int(time.time() / _MOVE_S) if following and self._span else 0
         return self._session.filters, self._span, self._page, rows, moment
 
@@ -217,8 +219,8 @@ class _Verdicts:
             with self._fault:
                 message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
 
-    def _show(self, answer: Answer) -> None:
-        self._show_progress(self._index.progress)
+    def _show(self, answer: Answer, choices: dict[str, list[str]]) -> None:
+        self._show_progress(self._verdicts.progress)
         self._rows = answer.rows
         self._table.show([_row(verdict) for verdict in answer.rows])
         pages = max(1, -(-answer.total // PAGE_ROWS))
@@ -230,10 +232,7 @@ class _Verdicts:
         self._newer.set_enabled(self._page > 0)
         self._older.set_enabled(self._page + 1 < pages)
         for name, select in self._selects.items():
-            known = {
-                "": "any",
-                **{value: legible(value, 60) for value in sorted(self._index.choices[name])},
-            }
+            known = {"": "any", **{value: legible(value, 60) for value in choices[name]}}
             known.setdefault(str(select.value or ""), legible(str(select.value), 60))
             if known != select.options:
                 select.set_options(known, value=select.value)
@@ -246,7 +245,7 @@ class _Verdicts:
             return
         verdict = self._rows[index]
         with ui.dialog(value=True).props("aria-label=Verdict") as dialog, tag("div", "sheet"):
-            sheet(verdict, rest_of(self._index.path, verdict.id))
+            sheet(verdict, rest_of(self._verdicts, verdict.id))
             with tag("div", "actions"):
                 button("Open in Ask", lambda: self._to_ask(verdict), primary=True)
                 button("Close", dialog.close)

@@ -14,7 +14,7 @@ runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--log", "/no/such/folder"], "--log: /no/such/folder is not a folder"),
+        (["--log", "/no/such/folder"], "--log: /no/such/folder does not exist"),
         (["--url", "ftp://example"], "--url: 'ftp://example' is not an HTTP URL"),
         (["--url", "http://[::1"], "--url:"),
         (["--metrics", "9090"], "--metrics: '9090' is not an HTTP URL"),
