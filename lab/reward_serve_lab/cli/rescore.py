@@ -20,13 +20,11 @@ from reward_serve.cli.console import PLAIN, client_for
 from reward_serve.cli.serve import served
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.base import ConfigError
-from reward_serve.schema import Status
 from reward_serve_lab.cli.evaluate import Count, Html, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation import rescored
-from reward_serve_lab.evaluation.bulk import Row, Run, score_with_progress
+from reward_serve_lab.evaluation.bulk import Row, score_with_progress
 from reward_serve_lab.evaluation.html import rendered, write_page
 from reward_serve_lab.evaluation.report import first_reasons
-from reward_serve_lab.evaluation.tables import shown_text
 
 progress, console = Console(stderr=True), Console()
 
@@ -96,14 +94,13 @@ def rescore(
     except (ConfigError, rescored.RescoreError) as error:
         raise typer.BadParameter(str(error)) from None
     except (OSError, ServiceUnavailableError) as error:
-        progress.print(f"{error}; run it again to resume", style="red", **PLAIN)
+        progress.print(f"{error}; once that is mended, run it again", style="red", **PLAIN)
         raise typer.Exit(1) from None
-    notes = _notes(run, faults)
     found = {"by": by, **rescored.compare(rollouts, kept.lines)}
-    if found["cut"]:
-        notes.append(f"{found['cut']} responses are only the end that the verdict log keeps")
-    if len(found["fingerprints"]["after"]) > 1:
-        notes.append("the scores after are of several fingerprints, which are listed with counts")
+    counts, reasons = Counter(result.status for result in run.results), first_reasons(run)
+    lost = counts.keys() - rescored.FINAL
+    failed = {each.value: (counts[each], reasons.get(each)) for each in sorted(lost)}
+    notes = rendered("notes.txt", faults=faults, failed=failed, **found).splitlines()
     for note in notes:
         progress.print(note, style="yellow", **PLAIN)
     if not kept.lines:
@@ -126,16 +123,3 @@ async def _judge(client: Any, model: str | None, template: str | None) -> str:
         raise ServiceUnavailableError(f"{about['name']}: is not ready")
     settings = json.dumps([about.get("fingerprint"), template])
     return f"{about['name']}@{sha256(settings.encode()).hexdigest()[:8]}"
-
-
-def _notes(run: Run, faults: list[str]) -> list[str]:
-    """What a reader of the figures must know."""
-    notes = [f"lines that are left out: {len(faults)}; the first: {faults[0]}"] if faults else []
-    counts = Counter(result.status for result in run.results)
-    for status, reason in first_reasons(run).items():
-        if status not in rescored.FINAL:
-            remedy = "run it again to ask again"
-            if status == Status.INVALID:
-                remedy = "a verdict log has only short questions; the trainer's rollouts have all"
-            notes.append(f"{counts[Status(status)]} have no result: {status}: {reason}; {remedy}")
-    return [shown_text(note) for note in notes]

@@ -85,7 +85,7 @@ def test_what_had_no_answer_is_said_once_and_asked_again(service: FakeService, l
     assert result.exit_code == 1
     assert "4 have no result: timeout: timeout_s passed; run it again to ask" in result.stderr
     (said,) = [line for line in result.stderr.splitlines() if "60 have no result: invalid" in line]
-    assert "template 'solution' needs it; send it; a verdict log has only short questions" in said
+    assert "template 'solution' needs it; send it; a verdict log lacks long questions: give" in said
     assert lines_of(log.with_name("rescored-verdicts-judge-1.jsonl")) == []
     service.replies.clear()
     assert invoke("rescore", log, "--with", service.url).exit_code == 0
@@ -101,7 +101,7 @@ def test_a_service_that_is_lost_leaves_what_it_answered(service: FakeService, lo
     ways = ["rescore", log, "--with", service.url, "--batches-in-flight", 1]
     result = invoke(*ways)
     assert (result.exit_code, "HTTP 500" in result.stderr) == (1, True)
-    assert "run it again to resume" in result.stderr
+    assert "once that is mended, run it again" in result.stderr
     out = log.with_name("rescored-verdicts-judge-1.jsonl")
     kept = lines_of(out)
     assert len(kept) == 16
