@@ -1,4 +1,4 @@
-"""Makes the workbench's pictures: ``python -m docs.screenshots``, in about three minutes.
+"""Makes the workbench's pictures and a report's: ``python -m docs.screenshots``, in three minutes.
 
 Serves the bundled judge, scores the GSM8K samples in steps as a trainer would, and photographs the
 workbench's pages in Chromium. ``tests/long/lab/ui`` tests the same pages.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import ray
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
@@ -35,7 +35,6 @@ JUDGE = {"template": "final_answer", "mode": "label", "rules_first": True, "audi
 HURRIED_STEP = 14
 STEP_MS = 4_000
 TIMEOUT_MS = 120_000
-EXPORT_MS = 12_000  # Ray exports metrics every ten seconds, and Health reads them every five
 
 QUESTION = (
     "Odile's bakery bakes 36 loaves each morning. She donates 6 and sells the rest for $4 each. "
@@ -63,37 +62,34 @@ GROUP = (
 
 
 def main() -> int:
-    """Write the five pictures."""
+    """Write the pictures."""
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
-        logged = {"folder": log, "rate": 1.0}
-        with deployed(verdict_log=logged, judge=JUDGE) as service:
-            (node,) = ray.nodes()
-            metrics = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-            with (
-                workbench(service.url, log=Path(log), metrics=metrics) as running,
-                sync_playwright() as playwright,
-                playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,
-            ):
-                picture = partial(_picture, browser, running)
-                with picture("health", "dark") as page:
-                    _train(service.url, page.wait_for_timeout)
-                with picture("verdicts", "light") as page:
-                    page.locator("table.rows tbody tr").nth(10).wait_for()
-                with picture("training", "light") as page:
-                    page.locator(f"table.rows tbody tr:nth-child({STEPS})").wait_for()
-                with picture("ask", "light") as page:
-                    for label, text in ASKED.items():
-                        page.get_by_label(label).fill(text)
-                    page.get_by_role("button", name="Ask", exact=True).click()
-                    page.get_by_text("decided by judge").wait_for()
-                with picture("group", "dark") as page:
-                    samples = [json.dumps({"reference": "120", "response": r}) for r in GROUP]
-                    page.get_by_label("Samples, as JSON lines").fill("\n".join(samples))
-                    page.get_by_role("button", name="Score the group").click()
-                    page.wait_for_function(
-                        "document.querySelectorAll('td[data-label=judge] .score').length == 8"
-                    )
+        with (
+            deployed(verdict_log={"folder": log, "rate": 1.0}, judge=JUDGE) as service,
+            workbench(service.url, log=Path(log)) as running,
+            sync_playwright() as playwright,
+            playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,
+        ):
+            picture = partial(_picture, browser, running)
+            with picture("verdicts", "light") as page:
+                _train(service.url, page.wait_for_timeout)
+                page.locator("table.rows tbody tr").nth(10).wait_for()
+            with picture("training", "light") as page:
+                page.locator(f"table.rows tbody tr:nth-child({STEPS})").wait_for()
+            with picture("ask", "light") as page:
+                for label, text in ASKED.items():
+                    page.get_by_label(label).fill(text)
+                page.get_by_role("button", name="Ask", exact=True).click()
+                page.get_by_text("decided by judge").wait_for()
+            with picture("group", "dark") as page:
+                samples = [json.dumps({"reference": "120", "response": r}) for r in GROUP]
+                page.get_by_label("Samples, as JSON lines").fill("\n".join(samples))
+                page.get_by_role("button", name="Score the group").click()
+                page.wait_for_function(
+                    "document.querySelectorAll('td[data-label=judge] .score').length == 8"
+                )
+            _rescored(browser, service.url)
     return 0
 
 
@@ -114,6 +110,40 @@ def _picture(
     page.screenshot(path=file)
     page.close()
     _with_palette(Image.open(file)).save(file, optimize=True)
+
+
+def _rescored(browser: Browser, url: str) -> None:
+    """Photograph the report on an earlier judge's log, both made up, scored again by this judge."""
+    chosen = random.Random(5)
+    with tempfile.TemporaryDirectory() as folder:
+        log, report = Path(folder, "verdicts-judge-7.jsonl"), Path(folder, "report.html")
+        lines = (json.dumps(_logged(chosen, number)) + "\n" for number in range(256))
+        log.write_text("".join(lines), encoding="utf-8")
+        command = ["rescore", str(log), "--with", url, "--html", str(report)]
+        subprocess.run([sys.executable, "-m", "reward_serve", *command], check=True)
+        page = browser.new_page(viewport=SIZE)
+        page.goto(report.as_uri())
+        page.screenshot(path=(file := FOLDER / "rescored.png"))
+        page.close()
+    _with_palette(Image.open(file)).save(file, optimize=True)
+
+
+def _logged(chosen: random.Random, number: int) -> dict[str, Any]:
+    """A verdict of a judge that errs in one of twelve and times out in one of twenty."""
+    group = number // 8
+    sold, price = 20 + group, 3 + group % 4
+    is_right = chosen.random() < 0.4 + 0.005 * group
+    said = sold * price if is_right else sold * price - price
+    ways = (f"{sold} * {price} = {said}\n#### {said}", f"So she takes in ${said}.00 a morning.")
+    response = chosen.choice((*ways, f"That is {sold} loaves, so {said} dollars in all."))
+    score = None if chosen.random() < 1 / 20 else float(is_right is (chosen.random() > 1 / 12))
+    return {
+        "run": "bakery", "step": group // 4, "sample": str(number), "group": f"train/{group}",
+        "model": "judge", "score": score, "status": "timeout" if score is None else "ok",
+        "fingerprint": "weights=an-earlier-judge;template=final_answer@2f1c;mode=label",
+        "response_tail": response, "response_characters": len(response),
+        "reference": str(sold * price), "question": None,
+    }  # fmt: skip
 
 
 def _with_palette(picture: Image.Image) -> Image.Image:
@@ -142,27 +172,25 @@ def _train(url: str, wait_ms: Callable[[float], None]) -> None:
     with HttpRewardClient(url) as client:
         for step in range(STEPS):
             deadline = {"timeout_s": 0.05} if step == HURRIED_STEP else {}
+            asked = chosen.sample(sorted(groups), SAMPLES_A_STEP // GROUP_SAMPLES)
             # As a policy that learns: ever more of its responses are right.
+            weights = {text: [1 + step * r["correct"] / 4 for r in groups[text]] for text in asked}
+            rows = [
+                row
+                for text in asked
+                for row in chosen.choices(groups[text], weights[text], k=GROUP_SAMPLES)
+            ]
             requests = [
                 {
-                    "response": row["response"],
-                    "reference": row["reference"],
-                    "group": question,
-                    "metadata": {"run": "grpo", "step": step, "sample": f"{step}-{place}"},
+                    **{name: row[name] for name in ("response", "reference")},
+                    "group": row["question"],
+                    "metadata": {"run": "grpo", "step": step, "sample": str(place)},
                     **deadline,
                 }
-                for question in chosen.sample(sorted(groups), SAMPLES_A_STEP // GROUP_SAMPLES)
-                for place, row in enumerate(
-                    chosen.choices(
-                        groups[question],
-                        [1 + step * row["correct"] / 4 for row in groups[question]],
-                        k=GROUP_SAMPLES,
-                    )
-                )
+                for place, row in enumerate(rows)
             ]
             client.score_batch(requests)
             wait_ms(STEP_MS)
-    wait_ms(EXPORT_MS)
 
 
 if __name__ == "__main__":

@@ -103,13 +103,6 @@ def stacked(
     _figure(title, {"type": "category", "data": ends}, series)
 
 
-def line(title: str, values: Sequence[float | None], last: str) -> None:
-    """Values over time, newest on the right; None is a gap."""
-    trace = _colored({"type": "line", "data": list(values), "showSymbol": False}, _COLOR)
-    ends = [*[""] * (len(values) - 1), last]
-    _figure(title, {"type": "category", "data": ends}, [trace])
-
-
 class BySteps(ui.echart):
     """Lines or stacked shares by step; it is updated in place.
 
