@@ -1,6 +1,6 @@
 """Verdict logs of several replicas, nodes and runs as one table, in DuckDB.
 
-Complete new lines are copied in parts into a temporary file, which DuckDB parses, so that a log of
+Complete new lines are copied in parts into temporary files, which DuckDB parses, so that a log of
 any size is read once and then followed. Rotated files are recognised by their inode and first
 bytes.
 """
@@ -21,7 +21,8 @@ import duckdb
 
 logger = logging.getLogger(__name__)
 
-_PART_BYTES = 2**26
+_PART_BYTES = 2**25
+_PARTS = 8
 _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
@@ -80,7 +81,7 @@ SELECT nextval('ids'), coalesce(finite(f.time), 0), f.run, finite(f.step), f.sam
     f.question, line, finite(f.by_rules), finite(f.by_model),
     CASE WHEN json_type(f.before) = 'OBJECT' THEN f.before END, f."by"
 FROM (SELECT json AS line, json_transform(json, $fields) AS f
-      FROM read_ndjson_objects($part, ignore_errors = true))
+      FROM read_ndjson_objects($parts, ignore_errors = true))
 """
 
 
@@ -128,12 +129,13 @@ class VerdictTable:
         self.progress = Progress()
         self._scratch = tempfile.TemporaryDirectory(prefix="reward-serve-logs-")
         folder = Path(self._scratch.name)
-        self._part = folder / "part.jsonl"
+        self._part = folder / "part"
         self._files: dict[tuple[int, int], _Followed] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="verdict-log")
-        settings = {"memory_limit": "2GB", "temp_directory": str(folder)}
-        settings["wal_autocheckpoint"] = "256MB"  # a checkpoint per part takes 1.7 times the time
+        # Compressing the lines and a checkpoint after each part would take most of the time.
+        settings = {"force_compression": "uncompressed", "wal_autocheckpoint": "256MB"}
+        settings |= {"memory_limit": "2GB", "temp_directory": str(folder)}
         self._database = duckdb.connect(str(folder / "verdicts.duckdb"), config=dict(settings))
         self._database.execute(_FINITE + _SCHEMA)
 
@@ -175,6 +177,7 @@ class VerdictTable:
         """
         sizes: dict[Path, int] = {}
         more = False
+        parts: list[str] = []
         for path in self._listed():
             try:
                 sizes[path] = path.stat().st_size
@@ -183,7 +186,11 @@ class VerdictTable:
                 continue
             more |= some_left
             if part:
-                self._insert(part)
+                parts.append(self._write(part, len(parts)))
+            if len(parts) == _PARTS:
+                self._insert(parts)
+                parts = []
+        self._insert(parts)
         read = sum(followed.offset for followed in self._files.values())
         total = sum(sizes.values())
         ((rows, entries),) = self.rows("SELECT count(status), count(*) FROM entries")
@@ -227,12 +234,18 @@ class VerdictTable:
             followed.offset += len(part)
             return part, bool(part) and followed.offset < status.st_size
 
-    def _insert(self, part: bytes) -> None:
-        """Insert lines; one that is neither a verdict nor an audit has no status."""
+    def _write(self, part: bytes, number: int) -> str:
+        """Write lines to a temporary file."""
         if b"\\u" in part:  # DuckDB takes no line with half a pair
             part = _LONE_SURROGATE.sub(rb"\1\\ufffd", part)
-        self._part.write_bytes(part)
-        self._database.execute(_INSERT, {"fields": _TRANSFORM, "part": str(self._part)})
+        path = self._part.with_suffix(f".{number}.jsonl")
+        path.write_bytes(part)
+        return str(path)
+
+    def _insert(self, parts: list[str]) -> None:
+        """Insert lines; one that is neither a verdict nor an audit has no status."""
+        if parts:  # DuckDB reads several files in parallel
+            self._database.execute(_INSERT, {"fields": _TRANSFORM, "parts": parts})
 
 
 def _is_log(path: Path) -> bool:

@@ -94,7 +94,7 @@ def no_log() -> None:
 
 def progress_text(progress: Progress) -> str:
     """How far the log has been read."""
-    parts = [f"{progress.rows:,} verdicts read"]
+    parts = [f"{progress.rows:,} verdicts and audits read"]
     if progress.read_bytes < progress.total_bytes:
         parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
     if progress.unreadable:
