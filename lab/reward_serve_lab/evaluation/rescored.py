@@ -42,7 +42,7 @@ _ABOUT = ("time", *_KEYS, "request", "model")
 _RESULT = {"status", "score", "source", "reason", "fingerprint"}
 
 
-class RescoreError(ValueError):
+class RescoreError(RuntimeError):
     """Rollouts or results cannot be used; the message has the remedy."""
 
 
@@ -90,8 +90,6 @@ def read_rollouts(path: Path, score: str | None = None) -> tuple[list[Rollout], 
             if row.get("status") != "audit":
                 key = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
                 rollouts.append(_rollout(key, row, score))
-        except RescoreError:
-            raise
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             faults.append(f"{place}: {error}")
     if not rollouts:
