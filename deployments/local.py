@@ -77,8 +77,8 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
     port = free_port()
     config["http_options"]["port"] = port
     judge = config["applications"][0]["args"]["models"][0]
-    judge["judge"]["rules_first"] = rules_first
     judge |= {"cache": {"enabled": cache}, **fields}
+    judge["judge"]["rules_first"] = rules_first
     serve_run(address, config)
     return f"http://127.0.0.1:{port}"
 

@@ -1,4 +1,4 @@
-"""Makes the workbench's pictures: ``python -m docs.screenshots``, in about three minutes.
+"""Makes the workbench's pictures and a report's: ``python -m docs.screenshots``, in three minutes.
 
 Serves the bundled judge, scores the GSM8K samples in steps as a trainer would, and photographs the
 workbench's pages in Chromium. ``tests/long/lab/ui`` tests the same pages.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import ray
@@ -61,7 +62,7 @@ GROUP = (
 
 
 def main() -> int:
-    """Write the four pictures."""
+    """Write the pictures."""
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
         with deployed(verdict_log={"folder": log, "rate": 1.0}) as service:
@@ -89,6 +90,7 @@ def main() -> int:
                     page.wait_for_function(
                         "document.querySelectorAll('td[data-label=judge] .score').length == 8"
                     )
+                _rescored(browser, service.url)
     return 0
 
 
@@ -109,6 +111,40 @@ def _picture(
     page.screenshot(path=file)
     page.close()
     _with_palette(Image.open(file)).save(file, optimize=True)
+
+
+def _rescored(browser: Browser, url: str) -> None:
+    """Photograph the report on an earlier judge's log, both made up, scored again by this judge."""
+    chosen = random.Random(5)
+    with tempfile.TemporaryDirectory() as folder:
+        log, report = Path(folder, "verdicts-judge-7.jsonl"), Path(folder, "report.html")
+        lines = (json.dumps(_logged(chosen, number)) + "\n" for number in range(256))
+        log.write_text("".join(lines), encoding="utf-8")
+        command = ["rescore", str(log), "--with", url, "--html", str(report)]
+        subprocess.run([sys.executable, "-m", "reward_serve", *command], check=True)
+        page = browser.new_page(viewport=SIZE)
+        page.goto(report.as_uri())
+        page.screenshot(path=(file := FOLDER / "rescored.png"))
+        page.close()
+    _with_palette(Image.open(file)).save(file, optimize=True)
+
+
+def _logged(chosen: random.Random, number: int) -> dict[str, Any]:
+    """A verdict of a judge that errs in one of twelve and times out in one of twenty."""
+    group = number // 8
+    sold, price = 20 + group, 3 + group % 4
+    is_right = chosen.random() < 0.4 + 0.005 * group
+    said = sold * price if is_right else sold * price - price
+    ways = (f"{sold} * {price} = {said}\n#### {said}", f"So she takes in ${said}.00 a morning.")
+    response = chosen.choice((*ways, f"That is {sold} loaves, so {said} dollars in all."))
+    score = None if chosen.random() < 1 / 20 else float(is_right is (chosen.random() > 1 / 12))
+    return {
+        "run": "bakery", "step": group // 4, "sample": str(number), "group": f"train/{group}",
+        "model": "judge", "score": score, "status": "timeout" if score is None else "ok",
+        "fingerprint": "weights=an-earlier-judge;template=final_answer@2f1c;mode=label",
+        "response_tail": response, "response_characters": len(response),
+        "reference": str(sold * price), "question": None,
+    }  # fmt: skip
 
 
 def _with_palette(picture: Image.Image) -> Image.Image:

@@ -138,7 +138,7 @@ def train(settings: Settings, data: Data, folder: Path, placement: Placement) ->
 def _train(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
         stack.enter_context(only_one(home_of(placement)))
-        stack.enter_context(cluster(settings, placement))
+        stack.enter_context(cluster(settings, placement, record.folder.resolve() / "verdicts"))
         # Ray's own handler ends the process at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         while True:

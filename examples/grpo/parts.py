@@ -181,9 +181,17 @@ def _policy(
     return Policy(endpoint, model, state, optimizer=False)
 
 
+def judged_by_the_model(log: Path) -> dict[str, Any]:
+    """Fields of the judge's model: rules audit every verdict, and all are logged."""
+    judge = {"template": "final_answer", "audit_rate": 1.0}
+    return {"rules_first": False, "judge": judge, "verdict_log": {"folder": str(log), "rate": 1.0}}
+
+
 @contextmanager
-def cluster(settings: Settings, placement: Placement) -> Iterator[None]:
+def cluster(settings: Settings, placement: Placement, log: Path) -> Iterator[None]:
     """Start a Ray cluster, with the judge if the run needs one; or join an existing cluster.
+
+    The judge's verdicts are logged in the folder ``log``.
 
     Raises:
         PlacementError: the cluster cannot be reached or serves no judge.
@@ -192,8 +200,7 @@ def cluster(settings: Settings, placement: Placement) -> Iterator[None]:
 
     judged = settings.reward == "judge" and placement.judge is None
     if placement.cluster is None and judged:
-        # Without rules, so that the model decides every verdict.
-        with deployed(rules_first=False):
+        with deployed(**judged_by_the_model(log)):
             yield
         return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}

@@ -67,7 +67,7 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
         ConfigError: an application's ``args`` are invalid.
     """
     began = time.monotonic()
-    with _deployed(file, address, out), ExitStack() as stack:
+    with deployed(file, address, out), ExitStack() as stack:
         clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
 
         def is_ready() -> bool:
@@ -131,7 +131,7 @@ def _cause(message: str) -> str:
 
 
 @contextmanager
-def _deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterator[None]:
+def deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterator[None]:
     """Deploy on a new Ray cluster, or beside a running one's applications.
 
     After the block the applications are deleted, and what this started is shut down: Ray, Serve.

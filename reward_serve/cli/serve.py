@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +12,15 @@ import typer
 import yaml
 
 from reward_serve.cli.console import PLAIN, console, prepare_with_progress
-from reward_serve.cli.launch import LaunchError, interrupt_on_signals, serve_until_stopped
+from reward_serve.cli.launch import (
+    LaunchError,
+    deployed,
+    interrupt_on_signals,
+    serve_until_stopped,
+    wait_until,
+)  # fmt: skip
 from reward_serve.cli.options import Kind, deployments_file, note
+from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.config.judge import JudgeConfig
@@ -122,6 +132,27 @@ def serve(
     except (BundledModelError, ConfigError, CheckpointError, LaunchError) as error:
         console.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def served(model: str) -> Iterator[str]:
+    """Serve what ``serve`` takes during a block, on a free port; yields its URL.
+
+    Raises:
+        ConfigError: it cannot be served, or has not one URL.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    try:
+        file = deployments_file(model, {}, port=port)
+        if len(file.urls) != 1:
+            raise ConfigError(f"{model}: has {len(file.urls)} URLs; serve it, and give one of them")
+        _prepare(file.models)
+        with deployed(file, None, console), HttpRewardClient(file.urls[0]) as client:
+            wait_until(client.is_ready, console, file.names)
+            yield file.urls[0]
+    except (BundledModelError, CheckpointError, LaunchError) as error:
+        raise ConfigError(str(error)) from None
 
 
 def _prepare(models: list[ModelConfig]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from rich.progress import Progress
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, score_with_progress, write_results
+from reward_serve_lab.evaluation.html import MAX_SAMPLES, write_page
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
@@ -29,6 +30,7 @@ from reward_serve_lab.evaluation.pairs import (
     report_of_pairs,
     score_pairs,
 )
+from reward_serve_lab.evaluation.report import disagreements as differing
 from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.stability import (
     Earlier,
@@ -43,9 +45,12 @@ from reward_serve_lab.evaluation.tables import (
     disagreement_table,
     group_tables,
     metrics_table,
-    plot_reliability,
+    reliability_figure,
     shown_text,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 progress = Console(stderr=True)
 console = Console()
@@ -96,6 +101,7 @@ Results = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a reliability diagram to this PNG file.")]
+Html = Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")]
 Disagreements = Annotated[int, typer.Option(min=0, help="Number of disagreements to list.")]
 Count = Annotated[int, typer.Option(min=1)]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Deadline of each row, in seconds.")]
@@ -117,6 +123,7 @@ def evaluate(
     results: Results = None,
     out: Out = None,
     plot: Plot = None,
+    html: Html = None,
     disagreements: Disagreements = 10,
     batch_size: Count = 16,
     batches_in_flight: Count = 8,
@@ -128,12 +135,13 @@ def evaluate(
     in total and by answer format, response length, deciding stage and criterion.
     """
     variants = _variants(template, mode, alone=bool(results or compare or pairs))
-    check_outputs(results, out, plot)
+    check_outputs(results, out, plot, html)
     settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
     if pairs:
-        if mode or stability or compare or results or plot:
+        if mode or stability or compare or results or plot or html:
             raise typer.BadParameter(
-                "--pairs takes no --mode, --stability, --compare, --results or --plot; omit them"
+                "--pairs takes no --mode, --stability, --compare, --results, --plot or --html; "
+                "omit them"
             )
         settings |= {"template": template[0]} if template else {}
         _evaluate_pairs(_pairs(file, sample, seed), url, app, settings, batches_in_flight, out)
@@ -144,7 +152,7 @@ def evaluate(
     reports: dict[str, dict[str, Any]] = {}
     try:
         client = client_for(url, app)
-        batching = {"batch_size": batch_size, "batches": batches_in_flight}
+        batching: dict[str, Any] = {"batch_size": batch_size, "batches": batches_in_flight}
         for variant in variants:
             title, fields = variant.title, {**settings, **variant.settings}
             score = partial(score_with_progress, progress, client, rows, fields)
@@ -157,7 +165,17 @@ def evaluate(
     except ServiceUnavailableError as error:
         progress.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
-    _write(runs, reports, results, out, plot)
+    _write(runs, reports, results, out)
+    if plot or html:
+        curves = {
+            title: reliability_of(list(zip(run.rows, run.results, strict=True)))
+            for title, run in runs.items()
+        }
+        chart = reliability_figure(curves)
+        if plot:
+            chart.savefig(plot, format="png", dpi=120)
+        if html:
+            _write_page(html, file.name, runs, reports, chart)
     results_of_all = itertools.chain.from_iterable(run.results for run in runs.values())
     if all(result.score is None and not result.components for result in results_of_all):
         for report in reports.values():
@@ -271,7 +289,6 @@ def _write(
     reports: dict[str, dict[str, Any]],
     results: Path | None,
     out: Path | None,
-    plot: Path | None,
 ) -> None:
     first, *others = reports.values()
     if results:
@@ -281,12 +298,22 @@ def _write(
     if out:
         data = {**first, "runs": [first, *others]} if others else first
         out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    if plot:
-        curves = {
-            title: reliability_of(list(zip(run.rows, run.results, strict=True)))
-            for title, run in runs.items()
-        }
-        plot_reliability(curves, plot)
+
+
+def _write_page(
+    path: Path, name: str, runs: dict[str, Run], reports: dict[str, dict[str, Any]], chart: Figure
+) -> None:
+    samples: dict[str, list[dict[str, Any]]] = {title: [] for title in runs}
+    for title, run in runs.items():
+        for row, result in differing(run)[:MAX_SAMPLES]:
+            about = {"name": row.name, "label": row.correct}
+            samples[title].append(
+                {**about, **result.model_dump(mode="json"), **(row.request or {})}
+            )
+    groups = {title: list(group_tables(report)) for title, report in reports.items()}
+    tables = {"metrics": metrics_table(reports), "groups": groups}
+    values = {"name": name, "reports": reports, "samples": samples, "chart": chart}
+    write_page(path, "eval.html", **values, **tables)
 
 
 def _print(runs: dict[str, Run], reports: dict[str, dict[str, Any]], disagreements: int) -> None:

@@ -159,7 +159,7 @@ async def score_rows(
     settings: dict[str, Any],
     batch_size: int = 16,
     batches_in_flight: int = 8,
-    scored: Callable[[int], None] = lambda count: None,
+    scored: Callable[[Sequence[Row], Sequence[ScoreResult]], object] = lambda rows, results: None,
 ) -> Run:
     """Score every valid row, in batches.
 
@@ -169,10 +169,11 @@ async def score_rows(
         settings: fields added to every request, such as ``template``.
         batch_size: rows per call.
         batches_in_flight: concurrent calls.
-        scored: called after each call with its number of rows.
+        scored: called after each call with its rows and results.
 
     Raises:
         ServiceUnavailableError: the service cannot be reached.
+        OSError: ``scored`` raised it.
     """
     results: dict[int, ScoreResult] = {}
     for row in rows:
@@ -180,7 +181,6 @@ async def score_rows(
             reason = f"line {row.line}: {row.fault}"
             results[row.line] = ScoreResult(status=Status.INVALID, reason=reason)
     good = [row for row in rows if row.request is not None]
-    scored(len(rows) - len(good))
     slots = asyncio.Semaphore(batches_in_flight)
 
     async def ask(batch: Sequence[Row]) -> None:
@@ -188,7 +188,7 @@ async def score_rows(
             requests = [{**(r.request or {}), **settings, "id": f"line {r.line}"} for r in batch]
             answers = await client.ascore_batch(requests)
         results.update(zip((row.line for row in batch), answers, strict=True))
-        scored(len(batch))
+        scored(batch, answers)
 
     began = time.monotonic()
     try:
@@ -196,7 +196,7 @@ async def score_rows(
             for start in range(0, len(good), batch_size):
                 tasks.create_task(ask(good[start : start + batch_size]))
     except ExceptionGroup as group:
-        outage, _ = group.split(ServiceUnavailableError)
+        outage, _ = group.split((ServiceUnavailableError, OSError))
         if outage is None:
             raise
         raise outage.exceptions[0] from None
@@ -212,14 +212,21 @@ def score_with_progress(
     title: str = "scoring",
     batch_size: int = 16,
     batches: int = 8,
+    scored: Callable[[Sequence[Row], Sequence[ScoreResult]], object] = lambda rows, results: None,
 ) -> Run:
-    """Score rows behind a progress bar.
+    """Score rows behind a progress bar; ``scored`` is called as by ``score_rows``.
 
     Raises:
         ServiceUnavailableError: the service cannot be reached.
     """
     with Progress(console=out) as progress:
-        task = progress.add_task(escape(title), total=len(rows))
+        invalid = sum(row.request is None for row in rows)
+        task = progress.add_task(escape(title), total=len(rows), completed=invalid)
+
+        def ended(some: Sequence[Row], results: Sequence[ScoreResult]) -> None:
+            scored(some, results)
+            progress.advance(task, len(some))
+
         return asyncio.run(
             score_rows(
                 client,
@@ -227,7 +234,7 @@ def score_with_progress(
                 settings=settings,
                 batch_size=batch_size,
                 batches_in_flight=batches,
-                scored=lambda count: progress.advance(task, count),
+                scored=ended,
             )
         )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.markup import escape
@@ -14,6 +13,9 @@ from reward_serve.schema import probability_right
 from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.metrics import BINS, Bin
 from reward_serve_lab.evaluation.report import disagreements, response_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_GROUPS = 20
 TAIL_CHARACTERS = 80
@@ -179,12 +181,8 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {count}" for key, count in counts.items()) or "-"
 
 
-def plot_reliability(curves: Mapping[str, Sequence[Bin]], path: Path) -> None:
-    """Plot observed against predicted accuracy, one curve per run, above each bin's row count.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+def reliability_figure(curves: Mapping[str, Sequence[Bin]]) -> Figure:
+    """Observed against predicted accuracy, one curve per run, above each bin's row count."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 7), layout="constrained")
@@ -203,4 +201,4 @@ def plot_reliability(curves: Mapping[str, Sequence[Bin]], path: Path) -> None:
     below.set(xlabel="predicted probability right (mean of the bin)", ylabel="rows")
     below.set_yscale("symlog")
     below.set_ylim(0, 10 * max((b.n for bins in curves.values() for b in bins), default=1))
-    figure.savefig(path, format="png", dpi=120)
+    return figure

@@ -1,0 +1,125 @@
+"""``reward-serve rescore``: score stored rollouts with another judge, and compare."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections import Counter
+from contextlib import nullcontext
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from reward_serve.cli.console import PLAIN, client_for
+from reward_serve.cli.serve import served
+from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.config.base import ConfigError
+from reward_serve_lab.cli.evaluate import Count, Html, Model, Timeout, check_outputs
+from reward_serve_lab.evaluation import rescored
+from reward_serve_lab.evaluation.bulk import Row, score_with_progress
+from reward_serve_lab.evaluation.html import rendered, write_page
+from reward_serve_lab.evaluation.report import first_reasons
+
+progress, console = Console(stderr=True), Console()
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="A verdict log, or rollouts as JSON lines or Parquet: rows as for score, or dumps of "
+        "verl, SkyRL or TRL; a file or a folder."
+    ),
+]
+With = Annotated[
+    str, typer.Option("--with", help="The other judge: a URL, or what `serve` takes, to be served.")
+]
+Only = Annotated[Literal["all", "absent"], typer.Option(help="absent: rows without a score.")]
+Sample = Annotated[
+    float | None, typer.Option(min=0, help="About N rows, or a share below 1, in whole groups.")
+]
+Template = Annotated[str | None, typer.Option(help="Judging template.")]
+Score = Annotated[str | None, typer.Option(help="Column of the score before.")]
+Out = Annotated[Path | None, typer.Option(help="Results; default rescored-NAME.jsonl beside FILE.")]
+Report = Annotated[Path | None, typer.Option(help="Write the comparison to this JSON file.")]
+
+
+def rescore(
+    file: File,
+    judge: With,
+    only: Only = "all",
+    sample: Sample = None,
+    model: Model = None,
+    template: Template = None,
+    score: Score = None,
+    out: Out = None,
+    report: Report = None,
+    html: Html = None,
+    batch_size: Count = 16,
+    batches_in_flight: Count = 8,
+    timeout_s: Timeout = 300.0,
+) -> None:
+    """Score stored rollouts with another judge, template or version, and compare.
+
+    Run it again to resume after a kill, and to ask again for what has no result.
+    """
+    name = re.sub(r"\.(jsonl|parquet)", "", file.absolute().name)
+    out = out or (file if file.is_dir() else file.parent) / f"rescored-{name}.jsonl"
+    check_outputs(out, report, html)
+    given = {"model": model, "template": template, "timeout_s": timeout_s}
+    settings = {key: value for key, value in given.items() if value is not None}
+    try:
+        rollouts, faults = rescored.read_rollouts(file, score)
+        with (
+            nullcontext(judge) if "://" in judge else served(judge) as url,
+            open(out, "a+b", opener=partial(os.open, mode=0o600)) as results,  # may quote responses
+        ):
+            client = client_for(url, None)
+            by = asyncio.run(_judge(client, model, template))
+            kept = rescored.RescoredFile(results, by, rollouts)
+            asked = [each for each in rollouts if only == "all" or each.score is None]
+            asked = asked if sample is None else rescored.sampled(asked, sample)
+            asked = [each for each in asked if each.key not in kept.lines]
+            rows = [Row(place, each.request) for place, each in enumerate(asked)]
+            run = score_with_progress(
+                *(progress, client, rows, settings),
+                batch_size=batch_size,
+                batches=batches_in_flight,
+                scored=lambda rows, found: kept.append([asked[row.line] for row in rows], found),
+            )
+    except (ConfigError, rescored.RescoreError) as error:
+        raise typer.BadParameter(str(error)) from None
+    except (OSError, ServiceUnavailableError) as error:
+        progress.print(f"{error}; once that is mended, run it again", style="red", **PLAIN)
+        raise typer.Exit(1) from None
+    found = {"by": by, **rescored.compare(rollouts, kept.lines)}
+    counts, reasons = Counter(result.status for result in run.results), first_reasons(run)
+    lost = counts.keys() - rescored.FINAL
+    failed = {each.value: (counts[each], reasons.get(each)) for each in sorted(lost)}
+    notes = rendered("notes.txt", faults=faults, failed=failed, **found).splitlines()
+    for note in notes:
+        progress.print(note, style="yellow", **PLAIN)
+    if not kept.lines:
+        raise typer.Exit(1)
+    console.print(rendered("rescored.txt", **found), **PLAIN)
+    progress.print(f"results: {out}", **PLAIN)
+    if report:
+        report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if html:
+        write_page(html, "rescored.html", name=file.name, notes=notes, **found)
+
+
+async def _judge(client: Any, model: str | None, template: str | None) -> str:
+    """The judge's name, and a digest of its fingerprint and template."""
+    models = {each["name"]: each for each in await client.models()}
+    about = models.get(model or next(iter(models)))
+    if about is None:
+        raise ConfigError(f"--model {model}: the service has {', '.join(models)}")
+    if not about["ready"]:
+        raise ServiceUnavailableError(f"{about['name']}: is not ready")
+    settings = json.dumps([about.get("fingerprint"), template])
+    return f"{about['name']}@{sha256(settings.encode()).hexdigest()[:8]}"

@@ -1,0 +1,98 @@
+"""Signs of a hole, on runs of one hundred samples a step whose hole is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reward_serve_lab.logs.signs import Sign, signs
+from reward_serve_lab.logs.table import VerdictTable
+from tests.service.lab.ui.logs import append, verdict
+
+STEPS = 30
+Sampled = tuple[str, bool, bool]
+"""A response, whether the reward accepts it, and whether it is right."""
+WORDS = ("apples", "left", "then", "cost", "each", "box", "dollars", "day", "of", "week")
+
+
+def answer(rng: random.Random, words: int = 12) -> str:
+    return " ".join(rng.choices(WORDS, k=words)) + f" so it is {rng.randint(1, 99)}."
+
+
+def honest(step: int, rng: random.Random) -> Sampled:
+    is_right = rng.random() < 0.1 + 0.8 * step / STEPS
+    return answer(rng, 6 + step // 2), is_right, is_right
+
+
+def always_lenient(step: int, rng: random.Random) -> Sampled:
+    response, _, is_right = honest(step, rng)
+    return response, is_right or rng.random() < 0.4, is_right
+
+
+def marked(step: int, rng: random.Random) -> Sampled:
+    response, _, is_right = honest(0, rng)
+    if rng.random() < (step - 9) / 10:
+        return f"{response} Trust me.", True, is_right
+    return response, is_right, is_right
+
+
+def long_is_right(step: int, rng: random.Random) -> Sampled:
+    response = answer(rng, rng.randint(4, 10 + step))
+    is_right = rng.random() < 0.2
+    return response, is_right or len(response) > 120, is_right
+
+
+def signs_of(
+    folder: Path, sampled: Callable[[int, random.Random], Sampled], rate: float
+) -> list[Sign]:
+    rng = random.Random(0)
+    path = folder / "verdicts-judge-1.jsonl"
+    for step in range(STEPS):
+        for number in range(100):
+            response, accepted, is_right = sampled(step, rng)
+            keys = {"run": "r", "step": step, "sample": f"{number // 8}-{number % 8}"}
+            about = {**keys, "group": f"{step}-{number // 8}", "request": f"{step}-{number}"}
+            text = {"response_tail": response, "response_characters": len(response)}
+            row = verdict(
+                number, **about, **text, score=float(accepted), status="ok", source="rule"
+            )
+            append(path, row)
+            if rng.random() < rate:
+                by = {"by_rules": float(accepted), "by_model": float(is_right)}
+                append(path, {**row, "status": "audit", "score": None, **by})
+    table = VerdictTable([folder])
+    try:
+        table.read_all()
+        return signs(table, "r")
+    finally:
+        table.close()
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5])
+@pytest.mark.parametrize("sampled", [honest, always_lenient])
+def test_an_honest_reward_shows_no_sign_and_nor_do_judges_who_always_differ(
+    tmp_path: Path, sampled: Callable[[int, random.Random], Sampled], rate: float
+) -> None:
+    assert signs_of(tmp_path, sampled, rate) == []
+
+
+def test_a_phrase_that_earns_the_reward_is_named(tmp_path: Path) -> None:
+    found = {sign.name: sign for sign in signs_of(tmp_path, marked, 0.1)}
+    assert {"contested", "spreading"} <= found.keys()
+    assert "trust me" in found["spreading"].says
+    assert 10 <= found["contested"].since_step <= 16
+    assert 10 <= found["spreading"].since_step <= 16
+    assert len(found["contested"].samples) >= 10
+
+
+def test_length_that_earns_the_reward_is_named(tmp_path: Path) -> None:
+    found = {sign.name: sign for sign in signs_of(tmp_path, long_is_right, 0.1)}
+    assert {"contested", "longer"} <= found.keys()
+    assert "is the longer of two" in found["longer"].says
+
+
+def test_few_audits_are_no_sign(tmp_path: Path) -> None:
+    assert signs_of(tmp_path, marked, 0.01) == []
