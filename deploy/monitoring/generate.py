@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import yaml
 from grafana_foundation_sdk.builders import dashboard, prometheus, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableOption, VariableRefresh
 
 from docs.generate import metrics
 from reward_serve.schema import DEFAULT_TIMEOUT_S
@@ -25,6 +26,7 @@ _BY_ALL = {"application", "deployment", "replica", "le"}
 _DEFINED = {name: (_BY_ALL | set(labels), text) for name, _, labels, text in metrics()}
 _METRIC = re.compile(r"\b(ray_reward_serve_\w+?)(?:_bucket)?\b(?:\{([^}]*)\})?")
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+_ALL = VariableOption(text="All", value="$__all")
 _WORDS = {
     "$shown": 'application=~"$application",deployment=~"$deployment"',
     "$half_timeout": f"{DEFAULT_TIMEOUT_S / 2:g}",
@@ -80,14 +82,14 @@ def board() -> str:
     for label in ("application", "deployment"):
         choice = dashboard.QueryVariable(label).datasource(_SOURCE).multi(True).include_all(True)
         choice.query(f"label_values(ray_reward_serve_items, {label})").all_value(".*")
-        made.with_variable(choice)
+        made.with_variable(choice.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).current(_ALL))
     for number, each in enumerate(source()["panels"], 1):
         queries = each["queries"]
         names = dict.fromkeys(name for query in queries.values() for name in _named(query))
         about = [each["question"], *(f"`{name}`: {_DEFINED[name][1]}" for name in names)]
         panel = timeseries.Panel().id(number).title(each["title"]).unit(each["unit"]).min(0)
         panel.description("\n\n".join(about)).datasource(_SOURCE).span(8).height(8)
-        for ref, (legend, query) in zip("ABC", queries.items(), strict=False):
+        for ref, (legend, query) in zip(ascii_uppercase, queries.items(), strict=False):
             panel.with_target(prometheus.Dataquery().ref_id(ref).legend_format(legend).expr(query))
         made.with_panel(panel)
     return JSONEncoder(indent=1, sort_keys=True).encode(made.build()) + "\n"

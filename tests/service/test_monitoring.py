@@ -37,7 +37,7 @@ def test_every_metric_is_in_a_panel_that_says_what_it_counts() -> None:
     ("old", "new", "said"),
     [
         ("serve_items{", "serve_item{", "ray_reward_serve_item is not a metric of a replica"),
-        ('outcome="hits"', 'result="hits"', "cache_total has no label {'result'}"),
+        ('outcome="misses"', 'result="misses"', "cache_total has no label {'result'}"),
         ("sum by (source, template)", "sum by (model)", "requests_total has no label {'model'}"),
         ("quantiles: ray_reward_serve_queue_seconds", "queries: {}", "no panel shows ray_reward"),
         ("audits_total[30m]", "audit_total[30m]", "audit_total is not a metric"),
