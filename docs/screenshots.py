@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import ray
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
@@ -34,7 +33,6 @@ SAMPLES_A_STEP = 16
 HURRIED_STEP = 14
 STEP_MS = 4_000
 TIMEOUT_MS = 120_000
-EXPORT_MS = 12_000  # Ray exports metrics every ten seconds, and Health reads them every five
 
 QUESTION = (
     "Odile's bakery bakes 36 loaves each morning. She donates 6 and sells the rest for $4 each. "
@@ -65,32 +63,29 @@ def main() -> int:
     """Write the pictures."""
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
-        with deployed(verdict_log={"folder": log, "rate": 1.0}) as service:
-            (node,) = ray.nodes()
-            metrics = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-            with (
-                workbench(service.url, log=Path(log), metrics=metrics) as running,
-                sync_playwright() as playwright,
-                playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,
-            ):
-                picture = partial(_picture, browser, running)
-                with picture("health", "dark") as page:
-                    _train(service.url, page.wait_for_timeout)
-                with picture("verdicts", "light") as page:
-                    page.locator("table.rows tbody tr").nth(10).wait_for()
-                with picture("ask", "light") as page:
-                    for label, text in ASKED.items():
-                        page.get_by_label(label).fill(text)
-                    page.get_by_role("button", name="Ask", exact=True).click()
-                    page.get_by_text("decided by judge").wait_for()
-                with picture("group", "dark") as page:
-                    samples = [json.dumps({"reference": "120", "response": r}) for r in GROUP]
-                    page.get_by_label("Samples, as JSON lines").fill("\n".join(samples))
-                    page.get_by_role("button", name="Score the group").click()
-                    page.wait_for_function(
-                        "document.querySelectorAll('td[data-label=judge] .score').length == 8"
-                    )
-                _rescored(browser, service.url)
+        with (
+            deployed(verdict_log={"folder": log, "rate": 1.0}) as service,
+            workbench(service.url, log=Path(log)) as running,
+            sync_playwright() as playwright,
+            playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,
+        ):
+            picture = partial(_picture, browser, running)
+            with picture("verdicts", "light") as page:
+                _train(service.url, page.wait_for_timeout)
+                page.locator("table.rows tbody tr").nth(10).wait_for()
+            with picture("ask", "light") as page:
+                for label, text in ASKED.items():
+                    page.get_by_label(label).fill(text)
+                page.get_by_role("button", name="Ask", exact=True).click()
+                page.get_by_text("decided by judge").wait_for()
+            with picture("group", "dark") as page:
+                samples = [json.dumps({"reference": "120", "response": r}) for r in GROUP]
+                page.get_by_label("Samples, as JSON lines").fill("\n".join(samples))
+                page.get_by_role("button", name="Score the group").click()
+                page.wait_for_function(
+                    "document.querySelectorAll('td[data-label=judge] .score').length == 8"
+                )
+            _rescored(browser, service.url)
     return 0
 
 
@@ -178,7 +173,6 @@ def _train(url: str, wait_ms: Callable[[float], None]) -> None:
                 ]
             )
             wait_ms(STEP_MS)
-    wait_ms(EXPORT_MS)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,10 @@ Log = Annotated[
     list[Path] | None,
     typer.Option(help="Folder of the service's verdict log; repeat the option for several."),
 ]
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(help="Prometheus metrics URL of a Ray node; repeat the option for several."),
-]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the pages on 127.0.0.1.")]
 
 
-def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8081) -> None:
+def ui(url: Url = None, log: Log = None, port: Port = 8081) -> None:
     """Inspect verdicts in a browser: score, compare, browse the log, monitor the service."""
     from reward_serve_lab.ui.serving import Settings, serve  # NiceGUI takes a second
 
@@ -34,7 +30,7 @@ def ui(url: Url = None, log: Log = None, metrics: Metrics = None, port: Port = 8
 
     try:
         serve(
-            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log or (), metrics or ()),
+            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log or ()),
             port,
             show_address,
         )

@@ -141,9 +141,7 @@ def _seen(
     if rewards[1] > rewards[0] and (says := _rising(steps, recent)):
         rose = f"The mean reward rose from {rewards[0]:.2f} to {rewards[1]:.2f}."
         yield "contested", f"{says} {rose}", ids
-    if len(contested) < CONTESTED:
-        return
-    if says := _spreading(contested, before):
+    if len(contested) >= CONTESTED and (says := _spreading(contested, before)):
         yield "spreading", says, ids
     if says := _longer([each for step in steps for each in step.audited]):
         yield "longer", says, ids
@@ -206,7 +204,7 @@ def _longer(audited: Sequence[_Audited]) -> str:
     rejected = [each for each in audited if not each.accepted]
     lengths = [[a.characters for a in rejected if a.rewarded is side] for side in (True, False)]
     share = _greater(*lengths)
-    if share < _LONGER:
+    if len(lengths[0]) < CONTESTED or share < _LONGER:
         return ""
     means = [sum(part) / len(part) for part in lengths]
     return (

@@ -87,13 +87,6 @@ def stacked(
     _figure(title, {"type": "category", "data": ends}, series)
 
 
-def line(title: str, values: Sequence[float | None], last: str) -> None:
-    """Values over time, newest on the right; None is a gap."""
-    trace = _colored({"type": "line", "data": list(values), "showSymbol": False}, _COLOR)
-    ends = [*[""] * (len(values) - 1), last]
-    _figure(title, {"type": "category", "data": ends}, [trace])
-
-
 def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
     """One bar per probability."""
     with tag("dl", "bars"):

@@ -1,32 +1,15 @@
-"""Health: the service's status, traffic and models."""
+"""Health: the service's status and its models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from nicegui import ui
-
-from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import heading, message, pill, tag, untrusted
-from reward_serve_lab.ui.scraping import Reading, Scraper
 from reward_serve_lab.ui.service import State
 from reward_serve_lab.ui.shell import Session
-from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow
-from reward_serve_lab.ui.text import Piece, legible, pieces
+from reward_serve_lab.ui.text import legible
 
-_EVERY_S = 5.0
-_COLUMNS = [
-    Column("deployment", "grow"),
-    Column("replicas", "number"),
-    Column("items", "number"),
-    Column("verdicts/s", "number"),
-    Column("p50", "number"),
-    Column("p95", "number"),
-    Column("cache hits", "number"),
-    Column("verdicts", "number"),
-    Column("without a score", "number"),
-]
 _SHOWN = ("kind", "templates", "max_concurrent_items", "max_queued_items", "pid")
 
 
@@ -34,8 +17,6 @@ def build(session: Session) -> None:
     """Build the page."""
     heading("Health", 1)
     service = tag("div", "stack")
-    heading("Traffic", 2)
-    traffic = tag("div", "stack")
     heading("Models", 2)
     models = tag("div", "cards")
 
@@ -53,27 +34,6 @@ def build(session: Session) -> None:
 
     session.watchers.append(show_service)
     show_service()
-    scraper = session.workbench.scraper
-    if scraper is None:
-        with traffic:
-            message(
-                "Rates, latency and cache hits need the service's metrics.",
-                "",
-                "Start the workbench with --metrics http://NODE:PORT/metrics; for a node's address "
-                "see docs/how-to/observability.md.",
-            )
-        return
-
-    async def read() -> None:
-        reading = await scraper.read()
-        if traffic.is_deleted:
-            return
-        traffic.clear()
-        with traffic:
-            _traffic(scraper, reading)
-
-    ui.timer(_EVERY_S, read)
-    ui.timer(0.0, read, once=True)
 
 
 def _service(state: State) -> None:
@@ -125,62 +85,6 @@ def _fact(name: str, value: object) -> None:
     with tag("dd"):
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         untrusted(shown[:1000])
-
-
-def _traffic(scraper: Scraper, reading: Reading) -> None:
-    for url, why in reading.faults.items():
-        message(f"{url}: {why}", "bad", "Check --metrics.")
-    deployments = reading.deployments
-    if not deployments:
-        if not reading.faults:
-            message("No replica has reported yet.", "", "Ray exports metrics every 10 seconds.")
-        return
-    rate = scraper.rate()
-    with tag("div", "tiles"):
-        _tile("verdicts/s", "…" if rate is None else f"{rate:,.1f}")
-        _tile("replicas", f"{sum(map(len, reading.replicas.values())):,}")
-        _tile("items running or queued", f"{sum(reading.items.values()):,.0f}")
-        _tile("cache hits", _hits(reading, deployments))
-    with tag("div", "table-box"):
-        Rows(_COLUMNS, [_row(scraper, reading, name) for name in deployments])
-    with tag("div", "charts two"):
-        charts.line("Verdicts/s", scraper.rates(), "now")
-        totals: dict[str, float] = {}
-        for (_, source), count in reading.sources.items():
-            totals[source or "none"] = totals.get(source or "none", 0.0) + count
-        everything = sum(totals.values()) or 1.0
-        with tag("figure", "chart"):
-            tag("figcaption", text="Share of all verdicts by source")
-            charts.bars({name: count / everything for name, count in sorted(totals.items())})
-
-
-def _row(scraper: Scraper, reading: Reading, name: str) -> TableRow:
-    rate = scraper.rate(name)
-    total = reading.total(name)
-    absent = total - reading.statuses.get((name, "ok"), 0.0)
-    texts: Sequence[str] = (
-        f"{len(reading.replicas.get(name, ())):,}",
-        f"{reading.items.get(name, 0.0):,.0f}",
-        "…" if rate is None else f"{rate:,.1f}",
-        _ms(scraper.latency(name, 0.5)),
-        _ms(scraper.latency(name, 0.95)),
-        _hits(reading, [name]),
-        f"{total:,.0f}",
-        f"{absent:,.0f}",
-    )
-    return TableRow([Cell(pieces(name)), *(Cell([Piece(text)]) for text in texts)])
-
-
-def _hits(reading: Reading, deployments: Sequence[str]) -> str:
-    hits = sum(reading.cache.get((name, "hits"), 0.0) for name in deployments)
-    misses = sum(reading.cache.get((name, "misses"), 0.0) for name in deployments)
-    return f"{hits / (hits + misses):.0%}" if hits + misses else "-"
-
-
-def _ms(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{1000 * seconds:,.0f} ms" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def _tile(name: str, value: str, tone: str = "") -> None:

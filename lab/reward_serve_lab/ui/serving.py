@@ -16,7 +16,6 @@ from starlette.types import ASGIApp
 
 from reward_serve_lab.logs.table import VerdictTable
 from reward_serve_lab.ui.guard import Guard
-from reward_serve_lab.ui.scraping import Scraper
 from reward_serve_lab.ui.service import Service
 from reward_serve_lab.ui.shell import Workbench, add_pages
 
@@ -31,14 +30,12 @@ class Settings:
         url: the service's URL.
         api_key: the service's key, if it has keys.
         log: folders or files of verdict logs.
-        metrics: Prometheus metrics URLs of the Ray nodes.
         token: the token that opens the pages.
     """
 
     url: str
     api_key: str | None = None
     log: Sequence[Path] = ()
-    metrics: Sequence[str] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
 
@@ -53,7 +50,6 @@ def application(settings: Settings, port: int) -> ASGIApp:
             raise ValueError(f"--log: {path} does not exist; give verdict_log.folder")
     service = Service(settings.url, settings.api_key)
     verdicts = VerdictTable(settings.log) if settings.log else None
-    scraper = Scraper(settings.metrics) if settings.metrics else None
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
@@ -67,7 +63,7 @@ def application(settings: Settings, port: int) -> ASGIApp:
             await service.close()
 
     app = FastAPI(lifespan=running, openapi_url=None)
-    add_pages(Workbench(service, verdicts, scraper))
+    add_pages(Workbench(service, verdicts))
     ui.run_with(
         app,
         title="reward_serve",

@@ -12,7 +12,6 @@ from nicegui.element import Element
 from reward_serve_lab.logs.query import Filters
 from reward_serve_lab.logs.table import VerdictTable
 from reward_serve_lab.ui.elements import tag, untrusted
-from reward_serve_lab.ui.scraping import Scraper
 from reward_serve_lab.ui.service import Service, State
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -26,7 +25,6 @@ class Workbench:
 
     service: Service
     verdicts: VerdictTable | None = None
-    scraper: Scraper | None = None
 
 
 @dataclass

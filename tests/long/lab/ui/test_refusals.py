@@ -76,12 +76,10 @@ def test_a_service_that_explains_nothing_still_scores(
 
 
 def test_a_service_that_is_down_is_a_message_and_so_are_missing_settings(open_page: Open) -> None:
-    with workbench(dead_url(), metrics="http://127.0.0.1:1/metrics") as running:
+    with workbench(dead_url()) as running:
         page = open_page(running)
         expect(page.get_by_text("no answer")).to_be_visible()
         score_everywhere(page)
         expect(page.get_by_text("Cannot reach")).to_be_visible()
         page.get_by_role("link", name="Verdicts").click()
         expect(page.get_by_text("--log FOLDER")).to_be_visible()
-        page.get_by_role("link", name="Health").click()
-        expect(page.get_by_text("http://127.0.0.1:1/metrics")).to_be_visible()

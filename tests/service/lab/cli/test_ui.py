@@ -17,7 +17,6 @@ runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
         (["--log", "/no/such/folder"], "--log: /no/such/folder does not exist"),
         (["--url", "ftp://example"], "--url: 'ftp://example' is not an HTTP URL"),
         (["--url", "http://[::1"], "--url:"),
-        (["--metrics", "9090"], "--metrics: '9090' is not an HTTP URL"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(arguments: list[str], fault: str) -> None:

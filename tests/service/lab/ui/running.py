@@ -63,13 +63,12 @@ class Running:
 
 @contextmanager
 def workbench(
-    service: str, *, log: Path | None = None, metrics: str | None = None, key: str | None = None
+    service: str, *, log: Path | None = None, key: str | None = None
 ) -> Iterator[Running]:
     """``python -m reward_serve ui`` for a service, until the context ends."""
     port = free_port()
     command = [sys.executable, "-m", "reward_serve", "ui", "--url", service, "--port", str(port)]
     command += ["--log", str(log)] if log else []
-    command += ["--metrics", metrics] if metrics else []
     environment: dict[str, Any] = {
         name: value
         for name, value in os.environ.items()
