@@ -30,6 +30,8 @@ SIZE: ViewportSize = {"width": 1280, "height": 860}
 COLORS = 256
 STEPS = 22
 SAMPLES_A_STEP = 16
+GROUP_SAMPLES = 4
+JUDGE = {"template": "final_answer", "mode": "label", "rules_first": True, "audit_rate": 0.5}
 HURRIED_STEP = 14
 STEP_MS = 4_000
 TIMEOUT_MS = 120_000
@@ -64,7 +66,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
         with (
-            deployed(verdict_log={"folder": log, "rate": 1.0}) as service,
+            deployed(verdict_log={"folder": log, "rate": 1.0}, judge=JUDGE) as service,
             workbench(service.url, log=Path(log)) as running,
             sync_playwright() as playwright,
             playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,
@@ -73,6 +75,8 @@ def main() -> int:
             with picture("verdicts", "light") as page:
                 _train(service.url, page.wait_for_timeout)
                 page.locator("table.rows tbody tr").nth(10).wait_for()
+            with picture("training", "light") as page:
+                page.locator(f"table.rows tbody tr:nth-child({STEPS})").wait_for()
             with picture("ask", "light") as page:
                 for label, text in ASKED.items():
                     page.get_by_label(label).fill(text)
@@ -161,17 +165,31 @@ def _with_palette(picture: Image.Image) -> Image.Image:
 def _train(url: str, wait_ms: Callable[[float], None]) -> None:
     """Score samples in steps, one of them with too short a deadline; some responses recur."""
     text = (ROOT / "examples" / "gsm8k" / "samples.jsonl").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines()]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in map(json.loads, text.splitlines()):
+        groups.setdefault(row["question"], []).append(row)
     chosen = random.Random(3)
     with HttpRewardClient(url) as client:
         for step in range(STEPS):
             deadline = {"timeout_s": 0.05} if step == HURRIED_STEP else {}
-            client.score_batch(
-                [
-                    {"response": row["response"], "reference": row["reference"], **deadline}
-                    for row in chosen.choices(rows, k=SAMPLES_A_STEP)
-                ]
-            )
+            asked = chosen.sample(sorted(groups), SAMPLES_A_STEP // GROUP_SAMPLES)
+            # As a policy that learns: ever more of its responses are right.
+            weights = {text: [1 + step * r["correct"] / 4 for r in groups[text]] for text in asked}
+            rows = [
+                row
+                for text in asked
+                for row in chosen.choices(groups[text], weights[text], k=GROUP_SAMPLES)
+            ]
+            requests = [
+                {
+                    **{name: row[name] for name in ("response", "reference")},
+                    "group": row["question"],
+                    "metadata": {"run": "grpo", "step": step, "sample": str(place)},
+                    **deadline,
+                }
+                for place, row in enumerate(rows)
+            ]
+            client.score_batch(requests)
             wait_ms(STEP_MS)
 
 

@@ -22,7 +22,7 @@ _LISTED = (
     "id, time, status, source, rule, score, template, model, run, step, characters, response, "
     "reference"
 )
-FILTERED = ("status", "source", "rule", "template", "run")
+FILTERED = ("status", "source", "rule", "template", "run", "model")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Filters:
         since: earliest time, in seconds since the epoch.
         step: the trainer's step.
         text: text in the response's tail or the reference, ignoring case.
+        ids: only these verdicts.
     """
 
     status: str = ""
@@ -42,11 +43,13 @@ class Filters:
     rule: str = ""
     template: str = ""
     run: str = ""
+    model: str = ""
     step: float | None = None
     lowest: float | None = None
     highest: float | None = None
     since: float | None = None
     text: str = ""
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,9 @@ def _where(filters: Filters) -> tuple[str, list[Any]]:
         if value is not None:
             terms.append(term)
             values.append(value)
+    if filters.ids:
+        terms.append("list_contains(?, id)")
+        values.append(list(filters.ids))
     if filters.text:
         terms.append("(contains(lower(response), ?) OR contains(lower(reference), ?))")
         values += [filters.text.lower()] * 2

@@ -132,8 +132,9 @@ class VerdictTable:
         self._files: dict[tuple[int, int], _Followed] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="verdict-log")
-        limits: dict[str, Any] = {"memory_limit": "2GB", "temp_directory": str(folder)}
-        self._database = duckdb.connect(str(folder / "verdicts.duckdb"), config=limits)
+        settings = {"memory_limit": "2GB", "temp_directory": str(folder)}
+        settings["wal_autocheckpoint"] = "256MB"  # a checkpoint per part takes 1.7 times the time
+        self._database = duckdb.connect(str(folder / "verdicts.duckdb"), config=dict(settings))
         self._database.execute(_FINITE + _SCHEMA)
 
     def start(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -30,6 +30,22 @@ SOURCES = ("judge", "rule", "cache", "classifier", "remote", "composite", "fallb
 _TONES = {"ok": "--ok", "warn": "--warn", "bad": "--bad", "muted": "--line-strong"}
 _SOURCE_COLORS = {"rule": "--ok", "cache": "--warn", "other": "--line-strong"}
 _COLOR = "--accent"
+_MUTED = {"color": "var(--muted)", "fontSize": 11}
+_AXIS: Series = {
+    "axisLabel": _MUTED,
+    "axisLine": {"lineStyle": {"color": "var(--line-strong)"}},
+    "splitLine": {"lineStyle": {"color": "var(--line)"}},
+    "nameLocation": "middle",
+    "nameTextStyle": _MUTED,
+}
+_LEGEND = {"bottom": 0, "textStyle": _MUTED, "itemWidth": 8, "itemHeight": 8}
+_MAX_SYMBOLS = 60
+# A click anywhere above a step, since a line is thin.
+_STEP_AT = """event => {
+    const chart = getElement(ID).chart, box = chart.getDom().getBoundingClientRect();
+    const at = [event.clientX - box.left, event.clientY - box.top];
+    if (chart.containPixel("grid", at)) emit(chart.convertFromPixel({xAxisIndex: 0}, at[0]));
+}"""
 
 
 def score_tone(score: float | None) -> str:
@@ -87,6 +103,70 @@ def stacked(
     _figure(title, {"type": "category", "data": ends}, series)
 
 
+class BySteps(ui.echart):
+    """Lines or stacked shares by step; it is updated in place.
+
+    Args:
+        title: what it shows.
+        y_name: the name of the vertical axis.
+        series: their names and colors.
+        on_step: called with the index of a step that is clicked.
+        stacked: whether the series are stacked bars that sum to 100.
+        highest: the least value of the vertical axis's end.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        y_name: str,
+        series: Mapping[str, str],
+        on_step: Callable[[int], object],
+        *,
+        stacked: bool = False,
+        highest: float | None = None,
+    ) -> None:
+        self._series = dict(series)
+        self._kind = {"type": "bar", "stack": "all"} if stacked else {"type": "line"}
+        self._highest = 100 if stacked else highest
+        options = {
+            "animation": False,
+            "aria": {"enabled": True},
+            "textStyle": _MUTED,
+            "legend": {**_LEGEND, "show": len(series) > 1},
+            "grid": {
+                "outerBoundsMode": "same",  # labels and names are within it
+                **{"left": 4, "right": 16, "top": 8, "bottom": 26 if len(series) > 1 else 4},
+            },
+            "tooltip": {"trigger": "axis", "axisPointer": {"type": "shadow"}, "confine": True},
+            "xAxis": {**_AXIS, "type": "category", "name": "step", "nameGap": 24},
+            "yAxis": {**_AXIS, "type": "value", "splitNumber": 5, "name": y_name},
+            "series": [],
+        }
+        with tag("figure", "chart"):
+            tag("figcaption", text=title)
+            super().__init__(options, renderer="svg")
+        self.on(
+            "click",
+            lambda event: on_step(int(event.args)),
+            js_handler=_STEP_AT.replace("ID", str(self.id)),
+        )
+
+    def show(self, steps: Sequence[float], values: Sequence[Sequence[float | None]]) -> None:
+        """Show the values of each series, in the order of the steps; None is a gap."""
+        known = [value for some in values for value in some if value is not None]
+        self.options["xAxis"]["data"] = [f"{step:g}" for step in steps]
+        self.options["yAxis"] |= {"min": min([0, *known])}
+        if self._highest is not None:
+            self.options["yAxis"]["max"] = max([self._highest, *known])
+        self.options["series"] = [
+            _colored({**self._kind, "name": name, "data": list(data)}, color)
+            | {"showSymbol": len(steps) <= _MAX_SYMBOLS, "barCategoryGap": "10%"}
+            | {"emphasis": {"disabled": True}}  # it cannot compute with CSS variables
+            for (name, color), data in zip(self._series.items(), values, strict=True)
+        ]
+        self.update()
+
+
 def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
     """One bar per probability."""
     with tag("dl", "bars"):
@@ -110,40 +190,28 @@ def _colored(series: Series, color: str) -> Series:
 def _figure(
     title: str, x_axis: Series, series: Sequence[Series], y_range: Series | None = None
 ) -> None:
-    muted = {"color": "var(--muted)", "fontSize": 11}
-    axis = {
-        "axisLabel": muted,
-        "axisLine": {"lineStyle": {"color": "var(--line-strong)"}},
-        "splitLine": {"lineStyle": {"color": "var(--line)"}},
-    }
     # Of categories, only the first and the last are named, within the chart's width.
     ends = {"alignMinLabel": "left", "alignMaxLabel": "right"}
     if "data" in x_axis:
         between = max(0, len(x_axis["data"]) - 2)
-        x_axis = {**x_axis, "axisLabel": {**muted, **ends, "interval": between}}
+        x_axis = {**x_axis, "axisLabel": {**_MUTED, **ends, "interval": between}}
     with tag("figure", "chart"):
         tag("figcaption", text=title)
         ui.echart(
             {
                 "animation": False,
                 "aria": {"enabled": True},
-                "textStyle": muted,
-                "legend": {
-                    "show": x_axis["type"] == "value",
-                    "bottom": 0,
-                    "textStyle": muted,
-                    "itemWidth": 8,
-                    "itemHeight": 8,
-                },
+                "textStyle": _MUTED,
+                "legend": {**_LEGEND, "show": x_axis["type"] == "value"},
                 "grid": {"left": 36, "right": 12, "top": 8, "bottom": 44 if y_range else 24},
                 "tooltip": {"confine": True},
                 "xAxis": {
-                    **axis,
+                    **_AXIS,
                     "axisTick": {"show": False},
                     "splitLine": {"show": False},
                     **x_axis,
                 },
-                "yAxis": {**axis, "type": "value", "splitNumber": 2, **(y_range or {})},
+                "yAxis": {**_AXIS, "type": "value", "splitNumber": 2, **(y_range or {})},
                 "series": list(series),
             },
             renderer="svg",

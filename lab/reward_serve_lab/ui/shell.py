@@ -16,7 +16,13 @@ from reward_serve_lab.ui.service import Service, State
 
 _STYLE = Path(__file__).with_name("style.css")
 _POLL_S = 5.0
-_TITLES = {"/": "Ask", "/group": "Group", "/verdicts": "Verdicts", "/health": "Health"}
+_TITLES = {
+    "/": "Ask",
+    "/group": "Group",
+    "/verdicts": "Verdicts",
+    "/training": "Training",
+    "/health": "Health",
+}
 
 
 @dataclass(frozen=True)
@@ -48,13 +54,19 @@ class Draft:
 
 @dataclass
 class Session:
-    """The state of one browser tab."""
+    """The state of one browser tab.
+
+    Attributes:
+        filters: those of Verdicts.
+        run: the run and the model of Training; None for the newest.
+    """
 
     workbench: Workbench
     state: State = field(default_factory=State)
     draft: Draft = field(default_factory=Draft)
     group_text: str = ""
     filters: Filters = field(default_factory=Filters)
+    run: tuple[str | None, str] | None = None
     watchers: list[Callable[[], object]] = field(default_factory=list)
 
 
@@ -69,7 +81,7 @@ def add_pages(workbench: Workbench) -> None:
 
 
 def _frame(session: Session) -> None:
-    from reward_serve_lab.ui import ask, group, health, verdicts
+    from reward_serve_lab.ui import ask, group, health, training, verdicts
 
     ui.add_css(_STYLE)
     ui.colors(primary="var(--accent)")
@@ -86,6 +98,7 @@ def _frame(session: Session) -> None:
                 "/": lambda: ask.build(session),
                 "/group": lambda: group.build(session),
                 "/verdicts": lambda: verdicts.build(session),
+                "/training": lambda: training.build(session),
                 "/health": lambda: health.build(session),
             }
         ).classes("pages")

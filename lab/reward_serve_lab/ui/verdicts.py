@@ -77,14 +77,29 @@ def build(session: Session) -> None:
     heading("Verdicts", 1)
     table = session.workbench.verdicts
     if table is None:
-        message(
-            "No verdict log was given.",
-            "",
-            "Set verdict_log.folder in the deployments file, and start the workbench with "
-            "--log FOLDER.",
-        )
+        no_log()
         return
     _Verdicts(session, table).build()
+
+
+def no_log() -> None:
+    """Say how to give the workbench a verdict log."""
+    message(
+        "No verdict log was given.",
+        "",
+        "Set verdict_log.folder in the deployments file, and start the workbench with "
+        "--log FOLDER.",
+    )
+
+
+def progress_text(progress: Progress) -> str:
+    """How far the log has been read."""
+    parts = [f"{progress.rows:,} verdicts read"]
+    if progress.read_bytes < progress.total_bytes:
+        parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
+    if progress.unreadable:
+        parts.append(f"{progress.unreadable:,} lines are not verdicts")
+    return " · ".join(parts)
 
 
 class _Verdicts:
@@ -122,6 +137,7 @@ class _Verdicts:
             for name in FILTERED:
                 label = "decided by" if name == "source" else name
                 self._selects[name] = self._select(label, name, getattr(filters, name))
+            self._number("step", "step", 1)
             with tag("div", "range"):
                 self._number("score from", "lowest")
                 self._number("to", "highest")
@@ -132,6 +148,8 @@ class _Verdicts:
                 "text", value=filters.text, on_change=lambda e: self._set("text", e.value or "")
             ).props("dense outlined clearable debounce=400 type=search").classes("search")
             ui.switch("Follow", value=True, on_change=self._set_live).props("dense")
+            if filters.ids:
+                self._sign = button(f"✕ {len(filters.ids)} of a sign", self._show_all)
 
     def _select(self, label: str, name: str, value: str) -> ui.select:
         options = {"": "any", value: value or "any"}
@@ -140,12 +158,16 @@ class _Verdicts:
         )
         return made.props("dense outlined options-dense")
 
-    def _number(self, label: str, name: str) -> None:
+    async def _show_all(self) -> None:
+        self._sign.delete()
+        await self._set("ids", ())
+
+    def _number(self, label: str, name: str, by: float = 0.1) -> None:
         ui.number(
             label,
             value=getattr(self._session.filters, name),
             on_change=lambda e: self._set(name, e.value),
-        ).props("dense outlined step=0.1 debounce=300")
+        ).props(f"dense outlined step={by:g} debounce=300")
 
     async def _set(self, name: str, value: Any) -> None:
         self._session.filters = replace(self._session.filters, **{name: value})
@@ -207,12 +229,7 @@ class _Verdicts:
         return self._session.filters, self._span, self._page, rows, moment
 
     def _show_progress(self, progress: Progress) -> None:
-        parts = [f"{progress.rows:,} verdicts read"]
-        if progress.read_bytes < progress.total_bytes:
-            parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
-        if progress.unreadable:
-            parts.append(f"{progress.unreadable:,} lines are not verdicts")
-        self._status._text = " · ".join(parts)
+        self._status._text = progress_text(progress)
         self._status.update()
         self._fault.clear()
         if progress.fault:

@@ -78,8 +78,9 @@ def workbench(
         environment["REWARD_SERVE_API_KEY"] = key
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
-    running = Running(process.stderr.readline().partition("open ")[2].strip())
     errors = process.stderr
+    opens = (line[5:].strip() for line in errors if line.startswith("open "))
+    running = Running(next(opens, ""))
     reader = threading.Thread(target=lambda: running.said.extend(errors), daemon=True)
     reader.start()
     try:

@@ -1,0 +1,244 @@
+"""Training: a run by the steps of its trainer, live, and signs of a hole in its reward."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import duckdb
+from nicegui import ui
+
+from reward_serve_lab.logs.query import Filters
+from reward_serve_lab.logs.signs import Sign, signs
+from reward_serve_lab.logs.steps import Step, by_step, runs
+from reward_serve_lab.logs.table import Progress, VerdictTable
+from reward_serve_lab.ui.charts import BySteps
+from reward_serve_lab.ui.elements import button, heading, message, tag
+from reward_serve_lab.ui.shell import Session
+from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow
+from reward_serve_lab.ui.text import Piece, legible
+from reward_serve_lab.ui.verdicts import no_log, progress_text
+
+_FOLLOW_S = 2.0
+_TABLE_STEPS = 50
+_SOURCES = {
+    "rule": "--ok",
+    "judge": "--accent",
+    "cache": "--warn",
+    "other": "--line-strong",
+    "absent": "--bad",
+}
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """A chart: its title, its vertical axis, and the values of its series at a step."""
+
+    title: str
+    y_name: str
+    series: Mapping[str, str]
+    values: Callable[[Step], Sequence[float | None]]
+    highest: float | None = None
+    stacked: bool = False
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 1)
+
+
+def _reward(step: Step) -> list[float | None]:
+    return [None if step.reward is None else round(step.reward, 4)]
+
+
+def _shares(step: Step) -> list[float]:
+    return [round(100 * step.decided.get(source, 0) / step.verdicts, 1) for source in _SOURCES]
+
+
+_LINE = "--accent"
+_CHARTS = (
+    _Chart("Reward", "mean score", {"reward": _LINE}, _reward, 1),
+    _Chart("Decided by", "verdicts, %", _SOURCES, _shares, 100, stacked=True),
+    _Chart(
+        "Groups without a gradient (equal scores)",
+        "groups, %",
+        {"groups": _LINE},
+        lambda step: [_percent(step.flat)],
+        100,
+    ),
+    _Chart(
+        "Length of responses",
+        "characters",
+        {"mean": _LINE, "90th percentile": "--warn"},
+        lambda step: [round(step.characters), round(step.p90_characters)],
+    ),
+    _Chart(
+        "Audits that disagree",
+        "audits, %",
+        {"audits": _LINE},
+        lambda step: [_percent(step.disagreed)],
+        100,
+    ),
+    _Chart(
+        "Verdicts and audits",
+        "number",
+        {"verdicts": _LINE, "audits": "--warn"},
+        lambda step: [step.verdicts, step.audits],
+    ),
+)
+_LABELS = (
+    *("step", "verdicts", "reward", *(f"{source}, %" for source in _SOURCES)),
+    *("no gradient", "characters", "90th percentile", "audits disagree"),
+)
+
+
+def build(session: Session) -> None:
+    """Build the page."""
+    heading("Training", 1)
+    if session.workbench.verdicts is None:
+        no_log()
+        return
+    _Training(session, session.workbench.verdicts).build()
+
+
+class _Training:
+    """The page, and the steps that it shows."""
+
+    def __init__(self, session: Session, table: VerdictTable) -> None:
+        self._session = session
+        self._verdicts = table
+        self._steps: list[Step] = []
+        self._shown_for: tuple[object, ...] = ()
+        self._not_before = 0.0
+        self._is_busy = False
+
+    def build(self) -> None:
+        self._runs = ui.select({}, label="run · model", on_change=self._choose)
+        self._runs.props("dense outlined options-dense").classes("run")
+        self._status = tag("p", "log-status muted", role="status")
+        self._notes = tag("div", "stack notes")
+        with tag("div", "charts by-step"):
+            self._charts = [
+                BySteps(
+                    each.title,
+                    each.y_name,
+                    each.series,
+                    self._open,
+                    highest=each.highest,
+                    stacked=each.stacked,
+                )
+                for each in _CHARTS
+            ]
+        with tag("div", "table-box"):
+            self._table = Rows(
+                [Column(label, "number") for label in _LABELS],
+                on_open=lambda place: self._open(len(self._steps) - 1 - place),
+                caption=f"The newest {_TABLE_STEPS} steps, newest first",
+            )
+        ui.timer(_FOLLOW_S, self._follow)
+        ui.timer(0.0, self._follow, once=True)
+
+    async def _choose(self) -> None:
+        self._session.run = self._runs.value
+        self._not_before = 0.0
+        await self._follow()
+
+    async def _follow(self) -> None:
+        """Query the log if it has more lines, or another run was chosen."""
+        progress = self._verdicts.progress
+        wanted = (self._session.run, progress)
+        if self._is_busy or wanted == self._shown_for or time.monotonic() < self._not_before:
+            return
+        self._is_busy, began = True, time.monotonic()
+        try:
+            await self._refresh(progress)
+        except duckdb.Error as error:
+            self._notes.clear()
+            with self._notes:
+                message(f"The verdicts cannot be read: {error}", "bad", "Restart the workbench.")
+        finally:
+            self._is_busy = False
+            self._not_before = time.monotonic() + 10 * (time.monotonic() - began)
+
+    async def _refresh(self, progress: Progress) -> None:
+        known = await asyncio.to_thread(runs, self._verdicts)
+        if self._runs.is_deleted:
+            return
+        self._status._text = progress_text(progress)
+        self._status.update()
+        self._notes.clear()
+        with self._notes:
+            if progress.fault:
+                message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
+            if not known:
+                message(
+                    "No verdict in the log has a step.",
+                    "",
+                    "Trainers send metadata.step and metadata.run with each request; see "
+                    "docs/how-to/workbench.md.",
+                )
+                return
+        run = self._session.run = self._session.run or known[0]
+        names = {each: " · ".join(legible(name or "no run", 60) for name in each) for each in known}
+        self._runs.set_options(names, value=run)
+        self._show(await asyncio.to_thread(by_step, self._verdicts, *run))
+        found = await asyncio.to_thread(signs, self._verdicts, *run)
+        if self._runs.is_deleted or run != self._session.run:
+            return
+        with self._notes:
+            self._show_signs(found)
+        self._shown_for = (run, progress)
+
+    def _show(self, steps: list[Step]) -> None:
+        self._steps = steps
+        for shown, chart in zip(self._charts, _CHARTS, strict=True):
+            values = list(zip(*map(chart.values, steps), strict=True))
+            shown.show([step.number for step in steps], values)
+        self._table.show([_row(step) for step in steps[: -_TABLE_STEPS - 1 : -1]])
+
+    def _show_signs(self, found: Sequence[Sign]) -> None:
+        for sign in found:
+            with message(sign.says, "warn", f"Sign of a hole, since step {sign.since_step:g}."):
+                wanted = Filters(ids=sign.samples)
+                button(f"Show {len(sign.samples)} samples", partial(self._to_verdicts, wanted))
+        if not found:
+            audits = sum(step.audits or 0 for step in self._steps)
+            tag(
+                "p",
+                "muted",
+                f"No sign of a hole in {audits:,} audits."
+                if audits
+                else "Signs of a hole need audits: set judge.audit_rate, or rescore the log by "
+                "another judge.",
+            )
+
+    def _open(self, place: int) -> None:
+        """Open a step's verdicts."""
+        if self._session.run is not None and 0 <= place < len(self._steps):
+            run, model = self._session.run
+            step = self._steps[place].number
+            self._to_verdicts(Filters(run=run or "", model=model, step=step))
+
+    def _to_verdicts(self, filters: Filters) -> None:
+        self._session.filters = filters
+        ui.navigate.to("/verdicts")
+
+
+def _row(step: Step) -> TableRow:
+    reward = "none" if step.reward is None else f"{step.reward:.3f}"
+    texts = (
+        *(f"{step.number:g}", f"{step.verdicts:,}", reward),
+        *(f"{share:g}" for share in _shares(step)),
+        _of(step.flat, step.groups),
+        f"{step.characters:,.0f}",
+        f"{step.p90_characters:,.0f}",
+        _of(step.disagreed, step.audits),
+    )
+    label = f"step {step.number:g}, reward {reward}; opens its verdicts"
+    return TableRow([Cell([Piece(text)]) for text in texts], label=label)
+
+
+def _of(share: float | None, count: int | None) -> str:
+    return "none" if share is None else f"{share:.0%} of {count:,}"
