@@ -39,8 +39,9 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     Args:
         env_config: the environment's section of the configuration.
-        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any, and
-            ``judge_metadata`` the request's ``run``, ``step`` and ``sample``.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any,
+            ``judge_metadata`` the request's ``run``, ``step`` and ``sample``, and ``judge_group``
+            its group if ``extra_info`` has no ``index``.
 
     Raises:
         ValueError: a setting is invalid.
@@ -149,9 +150,9 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
             row = conversation_of(row, self.messages, self._schemas)
         elif self._tools:
             row["tools"] = self._schemas
-        if keys := self.extras.get("judge_metadata"):
-            row["metadata"] = keys
-        return {**self._common, **row}
+        keys = {"group": "judge_group", "metadata": "judge_metadata"}
+        given = {name: self.extras[key] for name, key in keys.items() if self.extras.get(key)}
+        return {**self._common, **given, **row}
 
 
 def register_envs() -> None:
