@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
-from skyrl.train.generators.base import TRAINING_PHASE_EVAL
 
 from reward_serve.client.samples import COLUMNS, TABLE, SampleReader
 
@@ -108,16 +107,12 @@ class DecidedOnly:
         return output, uids
 
     def follow_samples(self) -> None:
-        """Give environments their samples' keys, and log the samples that they write as a table.
-
-        An evaluation's run is ``trainer.run_name`` with ``/eval``.
-        """
-        generate = self.generator.generate
+        """Give environments their samples' keys, and log the samples that they write as a table."""
+        generate, name = self.generator.generate, self.cfg.trainer.run_name
 
         @wraps(generate)  # the asynchronous trainer reads its signature
         async def with_keys(batch: Any, **options: Any) -> Any:
-            evaluates = batch["batch_metadata"].training_phase == TRAINING_PHASE_EVAL
-            run = self.cfg.trainer.run_name + ("/eval" if evaluates else "")
+            run = f"{name}/eval" if batch["batch_metadata"].training_phase == "eval" else name
             rows = zip(batch["env_extras"], batch["trajectory_ids"], strict=True)
             extras = [_with_keys(*row, run=run, step=self.global_step) for row in rows]
             return await generate({**batch, "env_extras": extras}, **options)

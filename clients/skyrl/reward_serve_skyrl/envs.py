@@ -145,14 +145,13 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         """The request that scores a response to this row, or after a turn the conversation."""
         info = self.extras.get("extra_info") or {}
         gold = (self.extras.get("reward_spec") or {}).get("ground_truth")
-        row = request_of(response, gold, info.get("question"), info.get("rubric"), info)
+        keys = {**self.extras, **info}
+        row = request_of(response, gold, info.get("question"), info.get("rubric"), keys)
         if self._tools and self.turns:
             row = conversation_of(row, self.messages, self._schemas)
         elif self._tools:
             row["tools"] = self._schemas
-        keys = {"group": "judge_group", "metadata": "judge_metadata"}
-        given = {name: self.extras[key] for name, key in keys.items() if self.extras.get(key)}
-        return {**self._common, **given, **row}
+        return {**self._common, **row}
 
 
 def register_envs() -> None:

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-from uuid import uuid4
 
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
@@ -164,8 +163,7 @@ class _Judged:
         self._group_size, self._turns = group_size, turns
         common = {"template": template, "turns": turns}
         self._common = {name: value for name, value in common.items() if value}
-        self._step: dict[str, Any] = {}
-        self._samples = 0  # of the step, in all processes
+        self._step, self._samples = ("", 0), 0  # samples of this step, in all processes
         self._tools = _schemas(tools or ())  # a spawned worker might not find the functions
         self._settings = {"on_failure": "none", **settings}
         self._connect()
@@ -209,8 +207,7 @@ class _Judged:
                 conversation_of(each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools)
                 for each, prompt, text in said
             ]
-        keys = self._keys(columns, len(requests))
-        pairs = zip(requests, keys, strict=True)
+        pairs = zip(requests, self._keys(columns, len(requests)), strict=True)
         requests = [{**request, **self._common, **key} for request, key in pairs]
         if self._group_size is None:
             results = await self._client.ascore_batch(requests)
@@ -225,26 +222,22 @@ class _Judged:
     def _keys(self, columns: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
         """Each sample's ``group`` and ``metadata``, by its place among the samples of the step."""
         state, trainer = columns.get("trainer_state"), _trainer(columns)
-        if state is None:  # of AsyncGRPO's worker, which scores one prompt and knows no step
-            group = uuid4().hex
-            return [_key(group, place, {}) for place in range(size)]
-        step: dict[str, Any] = {"step": state.global_step}
-        if trainer is None:
-            return [{"metadata": step}] * size
-        each, run = trainer.num_generations, trainer.args.run_name
-        step["run"] = run or Path(trainer.args.output_dir).name
+        if state is None or trainer is None:  # AsyncGRPO's worker has neither
+            return [{} if state is None else {"metadata": {"step": state.global_step}}] * size
+        run = trainer.args.run_name or Path(trainer.args.output_dir).name
+        each, ranks, step = trainer.num_generations, trainer.accelerator, state.global_step
         if not trainer.model.training:
-            each, step["run"] = trainer.num_generations_eval, f"{step['run']}/eval"
-        if step != self._step:
-            self._step, self._samples = step, 0
-        first = self._samples + trainer.accelerator.process_index * size
-        self._samples += trainer.accelerator.num_processes * size
-        places = (divmod(at, each) for at in range(first, first + size))
-        return [_key(f"{state.global_step}-{prompt}", place, step) for prompt, place in places]
-
-
-def _key(group: str, place: int, step: Mapping[str, Any]) -> dict[str, Any]:
-    return {"group": group, "metadata": {**step, "sample": f"{group}-{place}"}}
+            run, each = f"{run}/eval", trainer.num_generations_eval
+        if self._step != (run, step):
+            self._step, self._samples = (run, step), 0
+        first = self._samples + ranks.process_index * size
+        self._samples += ranks.num_processes * size
+        keys = []
+        for prompt, place in (divmod(at, each) for at in range(first, first + size)):
+            group = f"{step}-{prompt}"
+            sample = {"run": run, "step": step, "sample": f"{group}-{place}"}
+            keys.append({"group": group, "metadata": sample})
+        return keys
 
 
 def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:

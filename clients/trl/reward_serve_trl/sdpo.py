@@ -36,11 +36,10 @@ class CritiqueTrainer(SDPOTrainer):  # type: ignore[misc]  # trl is untyped
         self._metrics["train" if self.model.training else "eval"][name].append(value)
 
 
-def _blocking(function: Any, log_metric: Any) -> Any:
+def _blocking(function: Any, log: Any) -> Any:
     """The reward function as SDPOTrainer calls it, which awaits none and shows no trainer."""
-    if not isinstance(function, RewardFunction):
-        return function
-    return lambda **columns: asyncio.run(function(**columns, log_metric=log_metric))
+    is_ours = isinstance(function, RewardFunction)
+    return (lambda **row: asyncio.run(function(**row, log_metric=log))) if is_ours else function
 
 
 class _WithCritiques(SuccessfulRolloutTeacherContextBuilder):  # type: ignore[misc]

@@ -71,7 +71,7 @@ def test_the_teacher_reads_the_critique_of_an_unsuccessful_sample_and_the_policy
     assert {each["template"] for each in call.body["requests"]} == {"critique"}
     keys = [each["metadata"] for each in call.body["requests"]]
     assert keys == [
-        {"step": 0, "run": tmp_path.name, "sample": f"0-0-{place}"} for place in range(3)
+        {"run": tmp_path.name, "step": 0, "sample": f"0-0-{place}"} for place in range(3)
     ]
     assert [CRITIQUE in text for text in watch.teacher] == [True, False, False]
     assert ["Of the data set." in text for text in watch.teacher] == [False, True, True]

@@ -111,7 +111,7 @@ async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeS
 
     assert await called([reward], ["a poem"], question=[math.nan]) == [[0.5]]
     sent = service.calls[0].body["requests"][0].keys()
-    assert sent == {"response", "timeout_s", "id", "group", "metadata"}
+    assert sent == {"response", "timeout_s", "id"}
 
 
 async def test_a_missing_column_is_named() -> None:
@@ -160,17 +160,15 @@ async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_pro
         sent = service.calls[-1].body["requests"]
         return [(*one["metadata"].values(), one.get("group")) for one in sent]
 
-    second_half = [(7, "first", "7-0-2", "7-0"), (7, "first", "7-0-3", "7-0")]
+    second_half = [("first", 7, "7-0-2", "7-0"), ("first", 7, "7-0-3", "7-0")]
     assert await keys() == second_half
-    assert await keys() == [(7, "first", "7-1-2", "7-1"), (7, "first", "7-1-3", "7-1")]
+    assert await keys() == [("first", 7, "7-1-2", "7-1"), ("first", 7, "7-1-3", "7-1")]
     trainer.model.training = False
-    evaluated = [(7, "first/eval", "7-2-0", "7-2"), (7, "first/eval", "7-3-0", "7-3")]
+    evaluated = [("first/eval", 7, "7-2-0", "7-2"), ("first/eval", 7, "7-3-0", "7-3")]
     assert await keys() == evaluated
     trainer.model.training = True
     assert await keys() == second_half  # in another run of the function, or after a resume
     assert await keys(log_metric=None) == [(7, None)] * 2  # of trainers that show their state alone
-    (one, group), (other, same) = await keys(log_metric=None, trainer_state=None)
-    assert (group, one, other) == (same, f"{group}-0", f"{group}-1")
 
 
 async def test_each_component_is_a_column_with_none_where_it_is_absent(
@@ -214,7 +212,6 @@ async def test_the_completions_of_a_prompt_are_judged_against_each_other(
     asked = {body.get("question"): body["responses"] for body in bodies}
     assert asked == {"P?": ["a", "aa"], "q": ["bbb", ""], None: ["a", "aa"]}
     assert [body["messages"] for body in bodies if "messages" in body] == [turns]
-    assert all(body["group"] for body in bodies)
 
 
 @pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])
