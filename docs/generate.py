@@ -309,18 +309,18 @@ def _rows(section: type[BaseModel], only: set[str] | None = None) -> str:
     return _table(("field", "type", "default", "unit", ""), rows)
 
 
-def _metrics() -> str:
+def metrics() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """The name (as Ray exports it), type, labels and description of each of a replica's metrics."""
     from ray.serve import metrics
 
     from reward_serve.replica.observers import Metrics
 
-    found: list[tuple[str, str, str, str]] = []
+    found: list[tuple[str, str, tuple[str, ...], str]] = []
 
     def noted(kind: str) -> Any:
         def make(name: str, description: str, other: Any = ()) -> mock.MagicMock:
             labels = other if kind == "counter" else ()
-            shown = ", ".join(f"`{label}`" for label in labels)
-            found.append((_code(f"ray_{name}"), kind, shown, description))
+            found.append((f"ray_{name}", kind, labels, description))
             return mock.MagicMock()
 
         return make
@@ -328,11 +328,28 @@ def _metrics() -> str:
     kinds = {"Counter": "counter", "Histogram": "histogram", "Gauge": "gauge"}
     with mock.patch.multiple(metrics, **{name: noted(kind) for name, kind in kinds.items()}):
         Metrics(lambda: 0, dict)
+    return found
+
+
+def _metrics() -> str:
+    from deploy.monitoring.generate import source
+
+    alerts = [
+        (_code(each["alert"]), each["severity"], each["description"], each["remedy"])
+        for each in source()["alerts"]
+    ]
+    rows = [
+        (_code(name), kind, ", ".join(_code(label) for label in labels), description)
+        for name, kind, labels, description in metrics()
+    ]
     return (
         "# Metrics\n\nReplicas export these to Prometheus through Ray, which adds the prefix "
         "`ray_`; Serve adds the labels `application`, `deployment` and `replica`. How to scrape "
-        "and read them: [observability](../how-to/observability.md).\n\n"
-        + _table(("metric", "type", "labels", ""), found)
+        "and read them, with a dashboard and alerts: "
+        "[observability](../how-to/observability.md#dashboard-and-alerts).\n\n"
+        + _table(("metric", "type", "labels", ""), rows)
+        + "\n## Alerts\n\nThe rules of `deploy/monitoring/rules.yaml`.\n\n"
+        + _table(("alert", "severity", "when", "what to do"), alerts)
     )
 
 

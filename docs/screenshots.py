@@ -135,7 +135,7 @@ def _logged(chosen: random.Random, number: int) -> dict[str, Any]:
     is_right = chosen.random() < 0.4 + 0.005 * group
     said = sold * price if is_right else sold * price - price
     ways = (f"{sold} * {price} = {said}\n#### {said}", f"So she takes in ${said}.00 a morning.")
-    response = chosen.choice((*ways, f"That is {sold} loaves, so {said} dollars in all."))
+    response = chosen.choice((*ways, f"In all that is {said} dollars."))
     score = None if chosen.random() < 1 / 20 else float(is_right is (chosen.random() > 1 / 12))
     return {
         "run": "bakery", "step": group // 4, "sample": str(number), "group": f"train/{group}",

@@ -49,12 +49,12 @@ def config(
 
 
 @contextmanager
-def served(models: list[dict[str, Any]], **arguments: Any) -> Iterator[str]:
+def served(models: list[dict[str, Any]], server: Any = None, **arguments: Any) -> Iterator[str]:
     """An application of these models, ready, on a cluster of this process's own; its URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with local_cluster(**arguments) as address:
-        serve_run(address, config(port, models))
+        serve_run(address, config(port, models, server))
         await_ready(url)
         yield url
 

@@ -529,6 +529,8 @@ class GroupRequest(BaseModel):
             response="".join(self.responses),
             question=self.question or "\n\n".join(turns) or None,
             reference=self.reference or None,
+            group=self.group,
+            metadata=self.metadata,
             timeout_s=self.timeout_s,
         )
 

@@ -11,11 +11,13 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
-from reward_serve.config.models import RuleModel
+from reward_serve.config.models import RuleModel, VerdictLogConfig
 from reward_serve.http.api import http_status
 from reward_serve.replica.admission import Admission
+from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
@@ -61,19 +63,21 @@ class FakeGroups:
 class FakeService:
     """The wire contract over HTTP, answered by the real rule or by ``model``.
 
-    ``replies`` overrides a path.
+    ``replies`` overrides a path. With ``log``, a folder, the service writes its verdict log there.
 
     Ray Serve and the judge of groups are fake here, nothing else.
     """
 
-    def __init__(self, model: RewardModel | None = None) -> None:
+    def __init__(self, model: RewardModel | None = None, log: Path | None = None) -> None:
         self.replies: dict[str, Reply] = {}
         self.before_reply: Callable[[Call], object] = lambda call: None
         self.calls: list[Call] = []
         self.connections = 0
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
         rule.groups = cast(Any, FakeGroups())
-        self._scorer = Scorer("rule", model or rule, Admission(64, 4096))
+        config = VerdictLogConfig(folder=str(log), rate=1.0)
+        self._logs = [] if log is None else [VerdictLog("rule", config)]
+        self._scorer = Scorer("rule", model or rule, Admission(64, 4096), observers=self._logs)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.service = self
         self._thread = threading.Thread(
@@ -125,6 +129,14 @@ class FakeService:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._looping.join()
         self._loop.close()
+        for log in self._logs:
+            log.close()
+
+
+def verdicts(log: Path) -> list[dict[str, Any]]:
+    """The lines of a service's verdict log, in a folder, once the service has ended."""
+    texts = (file.read_text(encoding="utf-8") for file in sorted(log.glob("verdicts-*")))
+    return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
 def _echoing(reply: Reply, call: Call) -> Reply:

@@ -54,6 +54,8 @@ settings=(
   reward.reward_manager.module.path=pkg://reward_serve_verl.training
   trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
   trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
+  # The verdict log tells validation from training.
+  +actor_rollout_ref.rollout.agent.agent_loop_manager_class=reward_serve_verl.training.LoopManager
   "+reward.custom_reward_function.reward_kwargs.$service"
   trainer.n_gpus_per_node=1
   trainer.nnodes=1

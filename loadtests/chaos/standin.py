@@ -20,6 +20,7 @@ from typing import Any, Literal
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
+from reward_serve.replica.observers import Metrics
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Usage
@@ -182,7 +183,12 @@ class StandInReplica(Scorer):
         }
         config = JudgeModel(name=NAME, kind="judge", max_concurrent_items=slots, **fields)
         admission = Admission(slots, config.max_queued_items)
-        super().__init__(NAME, Judge(config, self._engine), admission)
+        self._metrics = Metrics(lambda: admission.items, dict)
+        super().__init__(NAME, Judge(config, self._engine), admission, observers=[self._metrics])
+
+    async def check_health(self) -> None:
+        """Export the counts, as often as Serve asks."""
+        self._metrics.flush()
 
     async def describe(self) -> dict[str, Any]:
         """Process id, items in flight and faults injected so far."""

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from deployments.local import ROOT
 from loadtests.rollout_overlap import PHASE_S, figures_of
 
 pytestmark = pytest.mark.timeout(1800)
+PROMETHEUS = shutil.which(os.environ.get("PROMETHEUS", "prometheus"))
 
 
 def run(module: str, *arguments: str) -> str:
@@ -53,6 +56,11 @@ def test_soak(tmp_path: Path) -> None:
     found = report(tmp_path / "soak.json")
     assert found["right"] + found["too_close"] == found["asked"] > 0
     assert found["memory_mib"]["judge"]["last"] > 0
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus in PATH, nor named by PROMETHEUS=")
+def test_monitoring() -> None:
+    run("monitoring")
 
 
 def test_gpu_check_on_the_cpu(tmp_path: Path) -> None:

@@ -72,16 +72,22 @@ def request_of(
         reference: the gold answers.
         question: the question.
         rubric: the rubric.
-        info: the row's ``extra_info``, whose ``split`` and ``index`` name the group.
+        info: the row's ``extra_info``, whose ``split`` and ``index`` name the group; without
+            ``index`` it is ``judge_group``. ``judge_metadata`` is the request's metadata.
     """
     fields = {
         "reference": texts_of(reference),
         "question": text_of(question),
         "rubric": rubric_of(rubric),
     }
-    request = {"response": response, **{name: value for name, value in fields.items() if value}}
-    if info and info.get("index") is not None:
+    request: dict[str, Any] = {name: value for name, value in fields.items() if value}
+    request, info = {"response": response, **request}, info or {}
+    if info.get("index") is not None:
         request["group"] = f"{info.get('split', '')}/{info['index']}"
+    elif info.get("judge_group"):
+        request["group"] = info["judge_group"]
+    if keys := info.get("judge_metadata"):
+        request["metadata"] = dict(keys)
     return request
 
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,22 +28,15 @@ TABLE = "judge/samples"
 _CHARACTERS = 500
 
 
-_step: Callable[[], int | None] = lambda: None  # noqa: E731
-
-
-def count_steps(current: Callable[[], int | None]) -> None:
-    """Set the function that returns the trainer's step for this process's samples."""
-    global _step
-    _step = current
-
-
 def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
-    """The sample of a request and its result; its keys are ``COLUMNS``."""
+    """The sample of a request, whose metadata has the step, and its result, by ``COLUMNS``."""
     said = (body.get("question"), body.get("response") or _last_turn(body.get("messages")))
     # An invalid request may have anything there, such as an array, which has no truth value.
     question, response = (text[-_CHARACTERS:] if isinstance(text, str) else "" for text in said)
+    keys = body.get("metadata")
     values = (
-        _step(), question, response, result.label, result.score,
+        keys.get("step") if isinstance(keys, Mapping) else None,
+        question, response, result.label, result.score,
         (result.probabilities or {}).get(result.label or ""),
         result.status.value, result.source, result.reason,
     )  # fmt: skip

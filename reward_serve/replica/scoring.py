@@ -103,8 +103,11 @@ class Scorer:
         finished = self._finished(result, times, parsed or request)
         if parsed is not None:
             shared = parsed.as_single()
-            for response, each in zip(parsed.responses, finished["results"], strict=True):
-                self._observe(shared.model_copy(update={"response": response}), each, times)
+            pairs = zip(parsed.responses, finished["results"], strict=True)
+            for place, (response, each) in enumerate(pairs):
+                key = {"sample": f"{parsed.group}-{place}"} if parsed.group else {}
+                own = {"response": response, "metadata": {**(parsed.metadata or {}), **key}}
+                self._observe(shared.model_copy(update=own), each, times)
         return finished
 
     async def _group(self, request: GroupRequest, key: str | None = None) -> GroupResult:

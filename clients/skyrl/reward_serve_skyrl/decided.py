@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from statistics import fmean
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
 
-from reward_serve.client.samples import COLUMNS, TABLE, SampleReader, count_steps
+from reward_serve.client.samples import COLUMNS, TABLE, SampleReader
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class DecidedOnly:
     """
 
     cfg: Any
+    generator: Any
     tracker: Any
     all_metrics: dict[str, Any]
     global_step: int = 0
@@ -105,8 +107,17 @@ class DecidedOnly:
         return output, uids
 
     def follow_samples(self) -> None:
-        """Log the samples that environments write as a table, with this trainer's step."""
-        count_steps(lambda: self.global_step)
+        """Give environments their samples' keys, and log the samples that they write as a table."""
+        generate, name = self.generator.generate, self.cfg.trainer.run_name
+
+        @wraps(generate)  # the asynchronous trainer reads its signature
+        async def with_keys(batch: Any, **options: Any) -> Any:
+            run = f"{name}/eval" if batch["batch_metadata"].training_phase == "eval" else name
+            rows = zip(batch["env_extras"], batch["trajectory_ids"], strict=True)
+            extras = [_with_keys(*row, run=run, step=self.global_step) for row in rows]
+            return await generate({**batch, "env_extras": extras}, **options)
+
+        self.generator.generate = with_keys
         if file := self.cfg.environment.skyrl_gym.gsm8k_judge.samples:
             self._samples = SampleReader(file)
 
@@ -179,6 +190,11 @@ def rows_to_train(uids: Sequence[str], undecided: Sequence[bool], comparing: boo
     left = Counter(uid for uid, absent in zip(uids, undecided, strict=True) if not absent)
     lone = {uid for uid in missing if comparing and left[uid] < 2}
     return [row for row, uid in enumerate(uids) if not undecided[row] and uid not in lone]
+
+
+def _with_keys(extras: Mapping[str, Any], trajectory: Any, **keys: Any) -> dict[str, Any]:
+    keys |= {"sample": trajectory.to_string(), **(extras.get("judge_metadata") or {})}
+    return {"judge_group": trajectory.instance_id, **extras, "judge_metadata": keys}
 
 
 def _undecided(generator_output: Any) -> list[bool]:

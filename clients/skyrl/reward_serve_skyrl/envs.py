@@ -39,8 +39,9 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
 
     Args:
         env_config: the environment's section of the configuration.
-        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any, and
-            ``judge_metadata`` the request's ``run``, ``step`` and ``sample``.
+        extras: the row's columns; ``reward_spec.ground_truth`` is the gold answer, if any,
+            ``judge_metadata`` the request's ``run``, ``step`` and ``sample``, and ``judge_group``
+            its group if ``extra_info`` has no ``index``.
 
     Raises:
         ValueError: a setting is invalid.
@@ -144,13 +145,12 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         """The request that scores a response to this row, or after a turn the conversation."""
         info = self.extras.get("extra_info") or {}
         gold = (self.extras.get("reward_spec") or {}).get("ground_truth")
-        row = request_of(response, gold, info.get("question"), info.get("rubric"), info)
+        keys = {**self.extras, **info}
+        row = request_of(response, gold, info.get("question"), info.get("rubric"), keys)
         if self._tools and self.turns:
             row = conversation_of(row, self.messages, self._schemas)
         elif self._tools:
             row["tools"] = self._schemas
-        if keys := self.extras.get("judge_metadata"):
-            row["metadata"] = keys
         return {**self._common, **row}
 
 

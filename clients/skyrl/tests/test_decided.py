@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from skyrl.train import trainer as skyrl_trainer
 from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+from skyrl.train.generators.utils import prepare_generator_input
 from skyrl.train.trainer import RayPPOTrainer
 
 from clients.skyrl.tests.cpu_training import (
@@ -188,3 +191,22 @@ def test_dynamic_sampling_keeps_groups_by_their_decided_rewards() -> None:
     _, uids, again = trainer.handle_dynamic_sampling(output_of(samples), [s.group for s in samples])
 
     assert (set(uids), again) == ({"prompt 1"}, False)
+
+
+def test_an_evaluation_is_a_run_of_its_own_and_a_rows_own_metadata_is_kept() -> None:
+    async def generate(batch: Any, disable_tqdm: bool = False) -> Any:
+        return batch["env_extras"]
+
+    trainer = trainer_of(SyncTrainer, config(samples_of(FOURS)))
+    trainer.generator = SimpleNamespace(generate=generate)
+    trainer.follow_samples()
+    row = {"prompt": [], "env_class": None, "uid": "7", "env_extras": {"max_turns": 1}}
+    row["env_extras"]["judge_metadata"] = {"subset": "b"}
+    batch, _ = prepare_generator_input([row], 2, {}, "gsm8k_judge", "eval", 1)
+    extras = asyncio.run(trainer.generator.generate(batch, disable_tqdm=True))
+
+    keys = {"run": "test_run/eval", "step": 1, "subset": "b"}
+    assert [one["judge_metadata"] for one in extras] == [
+        {**keys, "sample": sample} for sample in ("7_0", "7_1")
+    ]
+    assert [(one["judge_group"], one["max_turns"]) for one in extras] == [("7", 1)] * 2

@@ -15,7 +15,7 @@ from clients.skyrl.tests.cpu_training import Dispatch, on_cpu
 from examples.gsm8k.prepare_dataset import Variant, prepared, write
 from reward_serve.client.rows import PROBED_ROWS
 from reward_serve_skyrl import main
-from tests.fake_service import FakeService
+from tests.fake_service import FakeService, verdicts
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": f"It is.\n#### {n + 1}"} for n in range(12)]
 PROMPTS, SAMPLES = 4, 2
@@ -102,7 +102,7 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     workers.CriticWorker = workers.PolicyWorker = workers.RefWorker = None
     monkeypatch.setitem(sys.modules, workers.__name__, workers)  # it needs flash-attn
     monkeypatch.setattr(main, "SyncExp", Experiment)
-    with FakeService() as service, on_cpu():
+    with FakeService(log=tmp_path / "log") as service, on_cpu():
 
         def die(call: Any) -> None:
             if sum(len(c.body["requests"]) for c in service.calls) > LIFE:
@@ -124,6 +124,14 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     assert {step for step, _ in read[3]} == {3}
     assert steps[2]["reward/avg_raw_reward"] == 0.5
     assert "reward/avg_raw_reward" not in steps[3]
+    logged = [line for line in verdicts(tmp_path / "log") if line["run"]]
+    assert {(line["run"], line["step"]) for line in logged} == {("test_run", 1), ("test_run", 2)}
+    keys = [(line["step"], line["sample"]) for line in logged]
+    assert len(keys) == len(set(keys)) == A_STEP + SAMPLES
+    assert {line["sample"].rpartition("_")[2] for line in logged} == {"0", "1"}
+    assert {f"train/{line['sample'].partition('_')[0]}" for line in logged} == {
+        line["group"] for line in logged
+    }
 
 
 def settings(data: Path, policy: str, url: str) -> list[str]:

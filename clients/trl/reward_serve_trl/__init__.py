@@ -12,13 +12,14 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import check_first_results, conversation_of, request_of
-from reward_serve.client.samples import count_steps, sample_of
+from reward_serve.client.samples import sample_of
 from reward_serve.schema import ScoreResult
 
 __all__ = ["RewardFunction", "judge_components", "judge_reward"]
@@ -162,6 +163,7 @@ class _Judged:
         self._group_size, self._turns = group_size, turns
         common = {"template": template, "turns": turns}
         self._common = {name: value for name, value in common.items() if value}
+        self._step, self._samples = ("", 0), 0  # samples of this step, in all processes
         self._tools = _schemas(tools or ())  # a spawned worker might not find the functions
         self._settings = {"on_failure": "none", **settings}
         self._connect()
@@ -205,9 +207,8 @@ class _Judged:
                 conversation_of(each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools)
                 for each, prompt, text in said
             ]
-        requests = [{**request, **self._common} for request in requests]
-        if (state := columns.get("trainer_state")) is not None:
-            count_steps(lambda: int(state.global_step))
+        pairs = zip(requests, self._keys(columns, len(requests)), strict=True)
+        requests = [{**request, **self._common, **key} for request, key in pairs]
         if self._group_size is None:
             results = await self._client.ascore_batch(requests)
         else:
@@ -217,6 +218,26 @@ class _Judged:
         _log(columns, results, self._turns)
         check_first_results(self._client, results)
         return results
+
+    def _keys(self, columns: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
+        """Each sample's ``group`` and ``metadata``, by its place among the samples of the step."""
+        state, trainer = columns.get("trainer_state"), _trainer(columns)
+        if state is None or trainer is None:  # AsyncGRPO's worker has neither
+            return [{} if state is None else {"metadata": {"step": state.global_step}}] * size
+        run = trainer.args.run_name or Path(trainer.args.output_dir).name
+        each, ranks, step = trainer.num_generations, trainer.accelerator, state.global_step
+        if not trainer.model.training:
+            run, each = f"{run}/eval", trainer.num_generations_eval
+        if self._step != (run, step):
+            self._step, self._samples = (run, step), 0
+        first = self._samples + ranks.process_index * size
+        self._samples += ranks.num_processes * size
+        keys = []
+        for prompt, place in (divmod(at, each) for at in range(first, first + size)):
+            group = f"{step}-{prompt}"
+            sample = {"run": run, "step": step, "sample": f"{group}-{place}"}
+            keys.append({"group": group, "metadata": sample})
+        return keys
 
 
 def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:
@@ -247,15 +268,13 @@ def _groups(
                 "process's batch a multiple of it"
             )
         asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
+        shared = ("template", "question", "group", "metadata")
+        asked |= {name: group[0][name] for name in shared if name in group[0]}
         if "reference" in group[0]:
             asked["reference"] = "\n\nor\n\n".join(group[0]["reference"])
-        if "template" in group[0]:
-            asked["template"] = group[0]["template"]
-        if "question" in group[0]:
-            asked["question"] = group[0]["question"]
-        elif isinstance(of_prompts[0], str):
+        if "question" not in asked and isinstance(of_prompts[0], str):
             asked["question"] = of_prompts[0]
-        else:
+        elif "question" not in asked:
             names = ("role", "content")
             turns = ({name: turn.get(name) for name in names} for turn in of_prompts[0])
             asked["messages"] = list(turns)

@@ -28,15 +28,18 @@ class CritiqueTrainer(SDPOTrainer):  # type: ignore[misc]  # trl is untyped
         judges = [each for each in self.reward_funcs if isinstance(each, RewardFunction)]
         if not judges or self.args.distillation_weight < 1:  # then TRL counts a failure as 0
             raise ValueError("reward_funcs: needs a judge_reward; distillation_weight: must be 1")
-        self.reward_funcs = [_blocking(each) for each in self.reward_funcs]
+        self.reward_funcs = [_blocking(each, self._log_metric) for each in self.reward_funcs]
         self.teacher_context_builder = _WithCritiques(self)
         self.teacher_context_builder.judge = judges[0]
 
+    def _log_metric(self, name: str, value: float) -> None:
+        self._metrics["train" if self.model.training else "eval"][name].append(value)
 
-def _blocking(function: Any) -> Any:
-    """The reward function as SDPOTrainer calls it, which awaits none."""
+
+def _blocking(function: Any, log: Any) -> Any:
+    """The reward function as SDPOTrainer calls it, which awaits none and shows no trainer."""
     is_ours = isinstance(function, RewardFunction)
-    return (lambda **columns: asyncio.run(function(**columns))) if is_ours else function
+    return (lambda **row: asyncio.run(function(**row, log_metric=log))) if is_ours else function
 
 
 class _WithCritiques(SuccessfulRolloutTeacherContextBuilder):  # type: ignore[misc]

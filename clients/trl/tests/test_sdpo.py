@@ -69,6 +69,10 @@ def test_the_teacher_reads_the_critique_of_an_unsuccessful_sample_and_the_policy
         (call,) = service.calls
 
     assert {each["template"] for each in call.body["requests"]} == {"critique"}
+    keys = [each["metadata"] for each in call.body["requests"]]
+    assert keys == [
+        {"run": tmp_path.name, "step": 0, "sample": f"0-0-{place}"} for place in range(3)
+    ]
     assert [CRITIQUE in text for text in watch.teacher] == [True, False, False]
     assert ["Of the data set." in text for text in watch.teacher] == [False, True, True]
     assert not any("It is right." in text for text in watch.teacher)

@@ -18,7 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
 from reward_serve_trl import judge_reward
-from tests.fake_service import FakeService, dead_url
+from tests.fake_service import FakeService, dead_url, verdicts
 from tests.tool_turns import PROMPT, SAMPLES, messages, multiply, texts
 
 REWARDS = [[1.0], [0.0], [np.nan], [np.nan]]
@@ -42,13 +42,16 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return found
 
 
-def trained(out: Path, reward: Any, **tools: Any) -> Any:
-    """GRPOTrainer after a step on one group; ``rewards`` are what it got."""
-    ids, said = tokenizer(), list(map(texts, SAMPLES))
+def trained(out: Path, reward: Any, steps: int = 1, **tools: Any) -> Any:
+    """GRPOTrainer after steps on a group each; ``rewards`` are what it got in the last."""
+    ids = tokenizer()
+    said: list[list[str]] = []
 
     class Scripted(GRPOTrainer):  # type: ignore[misc]  # trl is untyped here
         def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
             """The next turn of each sample that has one: the others called no tool."""
+            if not any(said):
+                said[:] = map(texts, SAMPLES)
             turns = [ids.encode(each.pop(0) + "<|im_end|>") for each in said if each]
             return turns, None
 
@@ -59,7 +62,7 @@ def trained(out: Path, reward: Any, **tools: Any) -> Any:
     shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
     config = LlamaConfig(vocab_size=len(ids), num_attention_heads=1, **shape)
     args = GRPOConfig(
-        output_dir=str(out), use_cpu=True, bf16=False, max_steps=1, report_to="none",
+        output_dir=str(out), use_cpu=True, bf16=False, max_steps=steps, report_to="none",
         num_generations=4, per_device_train_batch_size=4, save_strategy="no",
         max_completion_length=1000,
     )  # fmt: skip
@@ -71,22 +74,31 @@ def trained(out: Path, reward: Any, **tools: Any) -> Any:
 
 
 def assert_asked(service: FakeService, **fields: Any) -> None:
-    """The service's only call asks about all conversations and their tool."""
-    (call,) = service.calls
+    """Each step's call asks about all conversations and their tool."""
     fields |= {"reference": ["18"], "tools": [get_json_schema(multiply)]}
-    own = ("id", "timeout_s")
-    asked = [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
+    own = ("id", "timeout_s", "group", "metadata")
     expected = [{"messages": messages(each, name="multiply"), **fields} for each in SAMPLES]
-    assert asked == expected
+    for call in service.calls:
+        asked = [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
+        assert asked == expected
 
 
 @pytest.mark.parametrize("tools", [{"tools": [multiply]}, {"environment_factory": Calculator}])
 def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
     tools: dict[str, Any], tmp_path: Path
 ) -> None:
-    with FakeService() as service:
-        trainer = trained(tmp_path, judge_reward(url=service.url, turns=True), **tools)
+    out, log = tmp_path / "first-run", tmp_path / "log"
+    with FakeService(log=log) as service:
+        trainer = trained(out, judge_reward(url=service.url, turns=True), steps=2, **tools)
 
+    keys = [
+        tuple(line[key] for key in ("run", "step", "group", "sample")) for line in verdicts(log)
+    ]
+    assert sorted(keys) == [
+        ("first-run", step, f"{step}-0", f"{step}-0-{place}")
+        for step in (0, 1)
+        for place in range(4)
+    ]
     np.testing.assert_array_equal(trainer.rewards, REWARDS)
     assert_asked(service, turns=True)
     turns = ["[null, 1.0]", "[0.0]", "[null]", "[null, null, null]"]

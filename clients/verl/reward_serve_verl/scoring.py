@@ -16,6 +16,7 @@ Keys of a row's ``extra_info``:
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
 - ``rollout_conversation``, by ``agent_loop.py``: it is judged instead of the response.
+- ``judge_metadata`` and, without ``index``, ``judge_group``, by ``training.py``.
 """
 
 from __future__ import annotations

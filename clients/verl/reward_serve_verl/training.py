@@ -5,6 +5,7 @@
     reward.reward_manager.module.path=pkg://reward_serve_verl.training
     trainer.v1.sampler.custom_sampler.path=pkg://reward_serve_verl.training
     trainer.v1.sampler.custom_sampler.name=DecidedReplayBuffer
+    +actor_rollout_ref.rollout.agent.agent_loop_manager_class=reward_serve_verl.training.LoopManager
 
 ``compute_score`` raises for undecided samples, and verl stores no trajectory for them. Synchronous
 training continues with the rest of the group; in asynchronous training, verl's own sampler replaces
@@ -19,11 +20,23 @@ from typing import Any
 
 import transfer_queue
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.tensordict_utils import assign_non_tensor_data, get
 
 from reward_serve.client.outcomes import check_on_failure
 from reward_serve.client.samples import SampleReader, log_table
 from reward_serve_verl.scoring import client_for, is_judged
+
+
+class LoopManager(AgentLoopManagerTQ):  # type: ignore[misc]  # verl is untyped
+    """verl's agent loop manager; its validation samples are marked for the reward manager."""
+
+    def generate_sequences(self, prompts: Any) -> None:
+        """As verl's."""
+        if get(prompts, "validate", False):
+            assign_non_tensor_data(prompts, "judge_validates", True)
+        super().generate_sequences(prompts)
 
 
 class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
@@ -47,6 +60,16 @@ class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is
                 "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
             )
         super().__init__(config, tokenizer, compute_score, **others)
+
+    async def run_single(self, data: Any) -> Any:
+        """As verl's; ``extra_info`` then has the sample's run, step and key."""
+        row = data[-1].non_tensor_batch
+        run = self.config.trainer.experiment_name + ("/eval" if row.get("judge_validates") else "")
+        keys: dict[str, Any] = {"run": run}
+        if "session_id" in row:  # by the V1 trainer
+            keys |= {"step": int(row["global_steps"]), "sample": "{uid}_{session_id}".format(**row)}
+        row["extra_info"] |= {"judge_group": row.get("uid"), "judge_metadata": keys}
+        return await super().run_single(data)
 
 
 class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
@@ -77,7 +100,7 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         """As verl's; also logs the samples written by the reward workers."""
         batch = super().sample(global_steps, partition_id, batch_size)
         if self._samples is not None and partition_id != "val":
-            log_table([(global_steps, *row[1:]) for row in self._samples.rows()])
+            log_table(self._samples.rows())
         return batch
 
     def _select_prompt_uids(

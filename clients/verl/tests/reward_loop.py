@@ -49,7 +49,7 @@ def configured(
                 "reward_model": {"enable": False},
             },
             "actor_rollout_ref": {"model": {"path": str(tokenizer), "tokenizer_path": None}},
-            "trainer": {"use_v1": use_v1},
+            "trainer": {"use_v1": use_v1, "experiment_name": "first run"},
         }
     )
 

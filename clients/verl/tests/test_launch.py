@@ -17,9 +17,11 @@ from omegaconf import DictConfig
 from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
+from verl.utils.import_utils import load_class_from_fqn
 
 from reward_serve_verl import compute_score
 from reward_serve_verl.main import ProbingTaskRunner, main
+from reward_serve_verl.training import LoopManager
 from tests.fake_service import FakeService
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "verl" / "run_grpo.sh"
@@ -53,6 +55,7 @@ def test_verl_reads_every_setting_and_calls_the_adapter() -> None:
     assert config.trainer.total_epochs == 1
     rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
     assert (rollout.n, config.data.train_batch_size, actor.ppo_mini_batch_size) == (4, 16, 8)
+    assert load_class_from_fqn(rollout.agent.agent_loop_manager_class) is LoopManager
     assert omega_conf_to_dataclass(actor).optim.lr == 1e-6
     assert omega_conf_to_dataclass(config.algorithm).adv_estimator == "grpo"
     validate_config(config, need_reference_policy(config), need_critic(config))

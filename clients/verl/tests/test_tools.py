@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import verl.trainer
 from hydra import compose, initialize_config_dir
@@ -23,12 +24,14 @@ from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1 import agent_loop_tq
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 from verl.workers.rollout.replica import TokenOutput
 
 import reward_serve_verl
 from clients.verl.tests.reward_loop import configured
 from reward_serve_verl.agent_loop import JudgedOutput
-from tests.fake_service import FakeService, dead_url
+from reward_serve_verl.training import LoopManager
+from tests.fake_service import FakeService, dead_url, verdicts
 from tests.tool_turns import PROMPT, SAMPLES, messages, texts
 
 TEMPLATE = (
@@ -81,11 +84,11 @@ def rollout(
         config = compose("ppo_trainer", overrides)
     OmegaConf.set_struct(config, False)
     row = {
-        "uid": "a", "raw_prompt": PROMPT, "agent_name": "tool_agent", "data_source": "x",
-        "global_steps": 1, "reward_model": {"ground_truth": "18"}, "extra_info": {"index": 0},
+        "uid": "a", "raw_prompt": PROMPT, "data_source": "x", "index": 0,
+        "reward_model": {"ground_truth": "18"}, "extra_info": {"level": "easy"},
     }  # fmt: skip
 
-    async def run(url: str, **settings: Any) -> None:
+    async def run(url: str, step: int, validate: bool, **settings: Any) -> None:
         merged = OmegaConf.merge(
             config, configured(url, tmp_path, "DecidedRewardManager", **settings)
         )
@@ -98,8 +101,19 @@ def rollout(
         handle = SimpleNamespace(compute_score=SimpleNamespace(remote=score))
         kind = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
         worker = kind(merged, Server(ids), reward_loop_worker_handles=[handle])
-        step = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
-        await worker._run_prompt(row, {}, trajectory=step)
+        manager = object.__new__(LoopManager)
+        generate = SimpleNamespace(remote=lambda chunk: worker.generate_sequences(chunk))
+        manager.agent_loop_workers = [SimpleNamespace(generate_sequences=generate)]
+        columns = {name: np.array([value, None], dtype=object)[:1] for name, value in row.items()}
+        batch = get_tensordict(columns)  # as verl's trainer makes it
+        assign_non_tensor_data(batch, "global_steps", step)
+        if validate:
+            assign_non_tensor_data(batch, "validate", True)
+        calls: list[Any] = []
+        monkeypatch.setattr(agent_loop_tq.ray, "get", calls.extend)
+        manager.generate_sequences(batch)
+        await asyncio.gather(*calls)
+        await asyncio.gather(*worker.background_tasks)
 
     stored: list[Any] = []
 
@@ -109,8 +123,8 @@ def rollout(
     queue = SimpleNamespace(init=lambda: None, async_kv_put=put, async_kv_batch_put=put)
     monkeypatch.setattr(agent_loop_tq, "tq", queue)
 
-    def rolled_out(url: str, **settings: Any) -> list[Any]:
-        asyncio.run(run(url, **settings))
+    def rolled_out(url: str, step: int = 1, validate: bool = False, **settings: Any) -> list[Any]:
+        asyncio.run(run(url, step, validate, **settings))
         return sorted(stored, key=lambda row: len(row["responses"]))
 
     return rolled_out
@@ -131,6 +145,23 @@ def test_conversations_are_judged_and_an_undecided_one_is_left_out(rollout: Any)
     assert "rollout_conversation" not in rows[0]["extra_fields"]  # whose tokens are stored
     assert scores == ["[0.0]", "[null, 1.0]"]
     assert [row["rm_scores"][-1].item() for row in rows] == [0.0, 1.0]
+
+
+def test_steps_samples_and_validation_are_told_apart_in_the_verdict_log(
+    rollout: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with FakeService(log=log) as service:
+        for step, validate in ((1, False), (2, False), (2, True)):
+            rollout(service.url, step, validate)
+
+    lines = [
+        tuple(line[key] for key in ("run", "step", "sample", "group")) for line in verdicts(log)
+    ]
+    assert set(lines) == {
+        *(("first run", step, f"a_{n}", "a") for step in (1, 2) for n in range(len(SAMPLES))),
+        ("first run/eval", 2, "a_0", "a"),
+    }
 
 
 def test_a_sample_whose_turn_is_absent_is_left_out_where_turns_are_rewarded(rollout: Any) -> None:

@@ -260,12 +260,12 @@ def test_what_the_reward_workers_wrote_becomes_a_table(
     file = str(tmp_path / "samples.jsonl")
     buffer = buffer_of(DecidedReplayBuffer, "sync", samples=file)
     rollout({"a": FOUR}, samples=file, samples_every=1)
-    buffer.sample(3, "train", 1)
+    buffer.sample(1, "train", 1)
 
     (rows,) = tables
     samples = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     assert sorted(each["response_end"] for each in samples) == sorted(FOUR)
-    assert {each["step"] for each in samples} == {3}
+    assert {each["step"] for each in samples} == {1}
     assert {each["question"] for each in samples} == {"How many?"}
 
 

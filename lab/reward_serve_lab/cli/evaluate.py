@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,7 +20,7 @@ from rich.progress import Progress
 from reward_serve.cli.console import App, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, score_with_progress, write_results
-from reward_serve_lab.evaluation.html import MAX_SAMPLES, write_page
+from reward_serve_lab.evaluation.html import write_page
 from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.metrics import reliability_of
 from reward_serve_lab.evaluation.pairs import (
@@ -30,7 +30,7 @@ from reward_serve_lab.evaluation.pairs import (
     report_of_pairs,
     score_pairs,
 )
-from reward_serve_lab.evaluation.report import disagreements as differing
+from reward_serve_lab.evaluation.report import disagreements as disagreeing
 from reward_serve_lab.evaluation.report import report_of
 from reward_serve_lab.evaluation.stability import (
     Earlier,
@@ -48,9 +48,6 @@ from reward_serve_lab.evaluation.tables import (
     reliability_figure,
     shown_text,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 progress = Console(stderr=True)
 console = Console()
@@ -175,7 +172,10 @@ def evaluate(
         if plot:
             chart.savefig(plot, format="png", dpi=120)
         if html:
-            _write_page(html, file.name, runs, reports, chart)
+            shown = {"metrics": metrics_table(reports), "groups": group_tables, "chart": chart}
+            differing = {title: disagreeing(run) for title, run in runs.items()}
+            values = {"name": file.name, "reports": reports, "differing": differing}
+            write_page(html, "eval.html", **values, **shown)
     results_of_all = itertools.chain.from_iterable(run.results for run in runs.values())
     if all(result.score is None and not result.components for result in results_of_all):
         for report in reports.values():
@@ -298,22 +298,6 @@ def _write(
     if out:
         data = {**first, "runs": [first, *others]} if others else first
         out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _write_page(
-    path: Path, name: str, runs: dict[str, Run], reports: dict[str, dict[str, Any]], chart: Figure
-) -> None:
-    samples: dict[str, list[dict[str, Any]]] = {title: [] for title in runs}
-    for title, run in runs.items():
-        for row, result in differing(run)[:MAX_SAMPLES]:
-            about = {"name": row.name, "label": row.correct}
-            samples[title].append(
-                {**about, **result.model_dump(mode="json"), **(row.request or {})}
-            )
-    groups = {title: list(group_tables(report)) for title, report in reports.items()}
-    tables = {"metrics": metrics_table(reports), "groups": groups}
-    values = {"name": name, "reports": reports, "samples": samples, "chart": chart}
-    write_page(path, "eval.html", **values, **tables)
 
 
 def _print(runs: dict[str, Run], reports: dict[str, dict[str, Any]], disagreements: int) -> None:

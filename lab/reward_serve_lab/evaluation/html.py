@@ -20,9 +20,6 @@ from reward_serve_lab.evaluation.tables import shown_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_SAMPLES = 200
-"""Of each kind, in a report."""
-
 
 def rendered(template: str, **values: Any) -> str:
     """A template of ``pages``."""

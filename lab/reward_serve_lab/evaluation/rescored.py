@@ -18,7 +18,6 @@ from pydantic import ConfigDict
 from reward_serve.client.rows import conversation_of, texts_of
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import RIGHT
-from reward_serve_lab.evaluation.html import MAX_SAMPLES
 from reward_serve_lab.evaluation.json_lines import LinesError, all_valid, parse_lines
 from reward_serve_lab.evaluation.metrics import wilson
 
@@ -34,13 +33,16 @@ NAMES = {
 FINAL = {Status.OK, Status.UNPARSEABLE, Status.TRUNCATED}
 """A judge's answers. Other results are not kept, but asked for again."""
 
+MAX_SAMPLES = 200
+"""Of each kind of flip, in a report."""
+
 _SENT = ("messages", "tools", "turns", "rubric")
 _KEYS = ("run", "step", "sample", "group")
 _ABOUT = ("time", *_KEYS, "request", "model")
 _RESULT = {"status", "score", "source", "reason", "fingerprint"}
 
 
-class RescoreError(ValueError):
+class RescoreError(RuntimeError):
     """Rollouts or results cannot be used; the message has the remedy."""
 
 
@@ -88,8 +90,6 @@ def read_rollouts(path: Path, score: str | None = None) -> tuple[list[Rollout], 
             if row.get("status") != "audit":
                 key = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
                 rollouts.append(_rollout(key, row, score))
-        except RescoreError:
-            raise
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             faults.append(f"{place}: {error}")
     if not rollouts:
@@ -109,7 +109,10 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             if file.suffix == ".parquet":
                 import duckdb
 
-                rows = duckdb.execute("select to_json(t) from read_parquet(?) t", [str(file)])
+                try:
+                    rows = duckdb.execute("select to_json(t) from read_parquet(?) t", [str(file)])
+                except duckdb.Error as error:
+                    raise RescoreError(str(error)) from None
                 lines = (row[0].encode() for row in iter(rows.fetchone, None))
             for number, line in enumerate(lines, 1):
                 if line.strip():

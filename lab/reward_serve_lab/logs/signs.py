@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ CONTESTED = 10
 """Minimum number of contested samples, to say what they share."""
 FIRST = 64
 """Number of the run's first samples, before which a phrase must not have spread."""
+LOOKS = 200
+"""Maximum number of steps at which a run is tested."""
 P_VALUE = 1e-3
 """Of each test; it is small because a run is tested at each step."""
 _SHARE = 0.05
@@ -79,6 +82,10 @@ class _Step:
     reward: float
     audited: list[_Audited] = field(default_factory=list)
 
+    @cached_property
+    def contested(self) -> list[_Audited]:
+        return [each for each in self.audited if each.is_contested]
+
 
 def signs(table: Table, run: str | None = None, model: str | None = None) -> list[Sign]:
     """The signs at the last step of a run; see ``history``."""
@@ -91,6 +98,8 @@ def history(
 ) -> Iterator[tuple[float, list[Sign]]]:
     """Each step of a run, and the signs that its samples until then show.
 
+    Of a run of more than ``LOOKS`` steps, some are left out, at equal distances.
+
     Args:
         table: verdicts with the steps of their trainer, and audits.
         run: the run; None for verdicts without one.
@@ -99,8 +108,9 @@ def history(
     steps = _steps(table, run, model)
     before = [_phrases(response) for (response,) in table.rows(_FIRST, [run, model])]
     since: dict[str, float] = {}
-    for end, step in enumerate(steps, 1):
-        seen = list(_seen(steps[:end], before))
+    stride = -(-len(steps) // LOOKS) or 1
+    for end in range(len(steps) % stride or stride, len(steps) + 1, stride):
+        step, seen = steps[end - 1], list(_seen(steps[:end], before))
         since = {name: since.get(name, step.number) for name, _, _ in seen}
         yield step.number, [Sign(name, says, since[name], of) for name, says, of in seen]
 
@@ -135,7 +145,7 @@ def _seen(
     if not first or first[-1].number >= last[0].number:
         return
     recent = [each for step in last for each in step.audited]
-    contested = [each for each in recent if each.is_contested]
+    contested = [each for step in last for each in step.contested]
     ids = tuple(each.id for each in contested)
     rewards = [sum(step.reward for step in part) / len(part) for part in (first, last)]
     if rewards[1] > rewards[0] and (says := _rising(steps, recent)):
@@ -143,7 +153,7 @@ def _seen(
         yield "contested", f"{says} {rose}", ids
     if len(contested) >= CONTESTED and (says := _spreading(contested, before)):
         yield "spreading", says, ids
-    if says := _longer([each for step in steps for each in step.audited]):
+    if says := _longer(steps):
         yield "longer", says, ids
 
 
@@ -163,13 +173,15 @@ def _rising(steps: Sequence[_Step], recent: Sequence[_Audited]) -> str:
     from scipy.stats import hypergeom  # type: ignore[import-untyped]
 
     share = sum(each.is_contested for each in recent) / len(recent)
+    if share < _SHARE:
+        return ""
     audits = [len(step.audited) for step in steps]
-    contested = [sum(each.is_contested for each in step.audited) for step in steps]
+    contested = [len(step.contested) for step in steps]
     total, after = sum(contested), list(accumulate(contested[:0:-1]))[::-1]
     of_after = list(accumulate(audits[:0:-1]))[::-1]
     # Fisher's exact test of each split, of which the best is taken.
     p_values = hypergeom.sf([c - 1 for c in after], sum(audits), total, of_after)
-    if share < _SHARE or len(after) * min(p_values) >= P_VALUE:
+    if len(after) * min(p_values) >= P_VALUE:
         return ""
     split = int(p_values.argmin()) + 1
     return (
@@ -199,12 +211,15 @@ def _spreading(contested: Sequence[_Audited], before: Sequence[set[str]]) -> str
     )
 
 
-def _longer(audited: Sequence[_Audited]) -> str:
+def _longer(steps: Sequence[_Step]) -> str:
     """Whether, of the samples that the audit rejects, the rewarded ones are longer."""
-    rejected = [each for each in audited if not each.accepted]
-    lengths = [[a.characters for a in rejected if a.rewarded is side] for side in (True, False)]
+    ours = [each.characters for step in steps for each in step.contested]
+    if len(ours) < CONTESTED:
+        return ""
+    rejected = (each for step in steps for each in step.audited if not each.accepted)
+    lengths = [ours, [each.characters for each in rejected if not each.rewarded]]
     share = _greater(*lengths)
-    if len(lengths[0]) < CONTESTED or share < _LONGER:
+    if share < _LONGER:
         return ""
     means = [sum(part) / len(part) for part in lengths]
     return (

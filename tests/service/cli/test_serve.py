@@ -22,11 +22,15 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 import reward_serve.cli.options
+import reward_serve.cli.serve
 import reward_serve.config.resolve
 from reward_serve.app import deployment_options
+from reward_serve.cli.launch import LaunchError
+from reward_serve.cli.serve import served
 from reward_serve.cli.shipped import deployments_files
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.app import AppConfig
+from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel
 from reward_serve.config.resolve import Build
 from tests.fake_service import dead_url, free_port
@@ -287,3 +291,34 @@ def test_ctrl_c_while_it_starts_leaves_no_process(starting: str, service: Servic
     os.killpg(service.process.pid, signal.SIGINT)  # as a terminal does
     assert service.process.wait(60) == 0, service.log()
     until(lambda: not service.family(), 60, service.log)
+
+
+def test_a_file_is_served_for_a_block_at_a_free_port(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deployed: list[Any] = []
+
+    @contextlib.contextmanager
+    def deploy(file: Any, address: None, out: object) -> Iterator[None]:
+        if deployed:
+            raise LaunchError("reward: deploy_failed: no room")
+        deployed.append(file)
+        yield
+        deployed.append("ended")
+
+    monkeypatch.setattr(reward_serve.cli.serve, "deployed", deploy)
+    monkeypatch.setattr(reward_serve.cli.serve, "wait_until", lambda *ready: None)
+    with served("rule.yaml") as url:
+        assert deployed[0].urls == [url] != ["http://127.0.0.1:8000"]
+        assert len(deployed) == 1
+    assert deployed[1] == "ended"
+    with pytest.raises(ConfigError, match="no room"), served("rule.yaml"):
+        pass
+    hidden = yaml.safe_load(deployments_files()["rule.yaml"].read_text(encoding="utf-8"))
+    hidden["applications"][0]["route_prefix"] = None
+    (tmp_path / "hidden.yaml").write_text(yaml.safe_dump(hidden), encoding="utf-8")
+    with (
+        pytest.raises(ConfigError, match="has 0 URLs; serve it"),
+        served(str(tmp_path / "hidden.yaml")),
+    ):
+        pass

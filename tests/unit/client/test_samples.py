@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ from tests.fake_service import FakeService
 ASKED = {"question": "9 + 9?", "response": "So it is\n#### 18", "reference": "18"}
 
 
-@pytest.fixture(autouse=True)
-def no_steps() -> Iterator[None]:
-    yield
-    samples.count_steps(lambda: None)
-
-
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
@@ -31,15 +24,14 @@ def test_what_was_judged_can_be_read(
     file = tmp_path / "run" / "samples.jsonl"
     monkeypatch.setenv("REWARD_SERVE_SAMPLES", str(file))
     client = connect(url=service.url, on_failure="none", samples_every=1)
-    samples.count_steps(lambda: 7)
-    client.score(ASKED)
-    client.score({"response": 3})
+    client.score({**ASKED, "metadata": {"step": 7}})
+    client.score({"response": 3, "metadata": 7})
 
     right, refused = lines(file)
     assert tuple(right) == COLUMNS
     assert (right["step"], right["question"], right["score"]) == (7, "9 + 9?", 1.0)
     assert (right["response_end"], right["source"]) == ("So it is\n#### 18", "rule")
-    assert (refused["score"], refused["status"]) == (None, "invalid")
+    assert (refused["step"], refused["score"], refused["status"]) == (None, None, "invalid")
     assert "response" in refused["reason"]
 
 

@@ -46,6 +46,18 @@ def test_the_service_decides_in_one_turn(service: FakeService) -> None:
     assert (counts["asked"], counts["ok"]) == (2, 2), "environments share a client"
 
 
+def test_a_request_has_its_samples_keys_and_the_rows_group_first(service: FakeService) -> None:
+    keys = {"run": "a", "step": 3, "sample": "7_0"}
+    bare = {"reward_spec": {"ground_truth": "18"}}
+    for columns in (row(), bare):
+        extras = {**columns, "judge_metadata": keys, "judge_group": "7"}
+        GSM8kJudgeEnv({"url": service.url}, extras).step(RIGHT)
+
+    asked = [call.body["requests"][0] for call in service.calls]
+    assert [one["metadata"] for one in asked] == [keys] * 2
+    assert [one["group"] for one in asked] == ["train/7", "7"]
+
+
 def test_a_critique_is_in_the_metrics_that_ask_and_in_no_mean_or_observation(
     service: FakeService,
 ) -> None:

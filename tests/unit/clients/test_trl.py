@@ -110,7 +110,8 @@ async def test_a_data_set_without_gold_answers_sends_no_reference(service: FakeS
     reward = judge_reward(url=service.url, reference=None)
 
     assert await called([reward], ["a poem"], question=[math.nan]) == [[0.5]]
-    assert service.calls[0].body["requests"][0].keys() == {"response", "timeout_s", "id"}
+    sent = service.calls[0].body["requests"][0].keys()
+    assert sent == {"response", "timeout_s", "id"}
 
 
 async def test_a_missing_column_is_named() -> None:
@@ -137,6 +138,37 @@ async def test_trls_table_has_what_was_judged_and_the_file_the_step(
     samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert sorted(sample["status"] for sample in samples) == ["ok", "unparseable"]
     assert {sample["step"] for sample in samples} == {4}
+
+
+async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_processes(
+    service: FakeService,
+) -> None:
+    class Trainer:
+        model = SimpleNamespace(training=True)
+        accelerator = SimpleNamespace(process_index=1, num_processes=2)
+        args = SimpleNamespace(run_name=None, output_dir="runs/first/")
+        num_generations, num_generations_eval = 4, 1
+
+        def _log_metric(self, name: str, value: float) -> None: ...
+
+    reward, trainer = judge_reward(url=service.url), Trainer()
+    state = SimpleNamespace(global_step=7)
+    columns = {"answer": ["18"] * 2, "trainer_state": state, "log_metric": trainer._log_metric}
+
+    async def keys(**others: Any) -> list[Any]:
+        await called([reward], ["#### 18"] * 2, **{**columns, **others})
+        sent = service.calls[-1].body["requests"]
+        return [(*one["metadata"].values(), one.get("group")) for one in sent]
+
+    second_half = [("first", 7, "7-0-2", "7-0"), ("first", 7, "7-0-3", "7-0")]
+    assert await keys() == second_half
+    assert await keys() == [("first", 7, "7-1-2", "7-1"), ("first", 7, "7-1-3", "7-1")]
+    trainer.model.training = False
+    evaluated = [("first/eval", 7, "7-2-0", "7-2"), ("first/eval", 7, "7-3-0", "7-3")]
+    assert await keys() == evaluated
+    trainer.model.training = True
+    assert await keys() == second_half  # in another run of the function, or after a resume
+    assert await keys(log_metric=None) == [(7, None)] * 2  # of trainers that show their state alone
 
 
 async def test_each_component_is_a_column_with_none_where_it_is_absent(

@@ -36,12 +36,12 @@ class SlowEngine(FakeEngine):
 def scorer(
     engine: FakeEngine, slots: int = 64, queued: int = 512, seen: Any = None, **model: Any
 ) -> Any:
-    """A judge of groups; ``seen`` receives the responses and statuses that are observed."""
+    """A judge of groups; ``seen`` receives the requests and statuses that are observed."""
     config = {"name": "judge", "kind": "judge", "group": {"strategy": "all_pairs"}, **model}
     judge = Judge(JudgeModel.model_validate(config), engine)
     seen = [] if seen is None else seen
     observer: Any = SimpleNamespace(
-        observe=lambda request, result, times: seen.append((request.response, result["status"]))
+        observe=lambda request, result, times: seen.append((request, result["status"]))
     )
     return Scorer("judge", judge, Admission(slots, queued), 1000, [observer])
 
@@ -58,13 +58,15 @@ def scores(found: dict[str, Any]) -> list[float | None]:
 
 async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> None:
     seen: list[Any] = []
-    found = await scored(scorer(FakeEngine(label=by(higher)), seen=seen))
+    found = await scored(scorer(FakeEngine(label=by(higher)), seen=seen), group="7")
     low, high, middle = scores(found)
     assert low < middle < high  # type: ignore[operator]
     assert (found["id"], found["metadata"], found["status"]) == ("g", {"n": 1}, "ok")
     assert {one["model"] for one in found["results"]} == {"judge"}
     assert sum(one["usage"]["prompt_tokens"] > 0 for one in found["results"]) == 3
-    assert seen == [(response, "ok") for response in GROUP]
+    assert [(one.response, status) for one, status in seen] == [(each, "ok") for each in GROUP]
+    keys = [(one.group, one.metadata) for one, _ in seen]
+    assert keys == [("7", {"n": 1, "sample": f"7-{place}"}) for place in range(len(GROUP))]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,6 @@ async def test_requests_of_a_group_are_judged_together() -> None:
     low, high, middle = (one["score"] for one in found)
     assert low < middle < high
     assert [one["id"] for one in found] == GROUP
-    assert sorted(response for response, _ in seen) == sorted(GROUP)
+    assert sorted(one.response for one, _ in seen) == sorted(GROUP)
     lone = await judge.score({**asked, "response": "x", "group": "other"})
     assert (lone["status"], lone["latency_ms"]) == ("timeout", pytest.approx(15_000))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,6 @@ from playwright.sync_api import Browser
 from tests.fake_service import FakeService
 from tests.long.lab.ui.conftest import barriers, fits
 from tests.unit.lab.cli.test_rescore import MARKUP, logged
-from tests.unit.lab.fakes import invoke
 
 
 @pytest.mark.parametrize("command", ["rescore", "eval"])
@@ -23,8 +24,8 @@ def test_a_report_opens_offline_and_asks_no_host(
     rows, report = tmp_path / "rows.jsonl", tmp_path / "report.html"
     rows.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     asked = "--with" if command == "rescore" else "--url"
-    result = invoke(command, rows, asked, fake_service.url, "--html", report)
-    assert result.exit_code == 0, result.output
+    ways = [command, str(rows), asked, fake_service.url, "--html", str(report)]
+    subprocess.run([sys.executable, "-m", "reward_serve", *ways], check=True)
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
     faults: list[str] = []

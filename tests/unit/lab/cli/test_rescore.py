@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve_lab.logs.table import VerdictTable
 from tests.fake_service import FakeService, Reply
 from tests.unit.lab.evaluation.test_rescored import LOGGED
 from tests.unit.lab.fakes import invoke
@@ -208,3 +209,20 @@ def test_evals_page_has_its_tables_its_chart_and_the_disagreements(
     assert "<script" not in text and "<img" not in text
     refused = invoke("eval", rows, "--url", service.url, "--html", page, "--pairs")
     assert (refused.exit_code, "omit them" in refused.stderr) == (2, True)
+
+
+def test_the_workbench_reads_the_results_as_audits_by_the_second_judge(
+    service: FakeService, log: Path
+) -> None:
+    assert invoke("rescore", log.parent, "--with", service.url).exit_code == 0
+    table = VerdictTable([log.parent])
+    table.read_all()
+    audits = table.rows(
+        'SELECT "by", count(*), sum(agreed::INT), count(run) FROM audits GROUP BY 1'
+    )
+    table.close()
+    ((by, count, agreed, known),) = audits
+    assert (by.partition("@")[0], count, known) == ("rule", 55, 55)
+    assert agreed == sum(
+        (n % 3 == 0) == (n % 2 == 0) for n in range(64) if logged(n)["score"] is not None
+    )

@@ -1,0 +1,67 @@
+"""The dashboard and the alerts of deploy/monitoring; loadtests/monitoring.py runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.monitoring import generate
+from deploy.monitoring.generate import FOLDER, files
+from docs.generate import metrics
+
+PROMTOOL = shutil.which(
+    Path(os.environ.get("PROMETHEUS", "prometheus")).with_name("promtool")
+) or shutil.which("promtool")
+
+
+@pytest.mark.parametrize("name", files(), ids=str)
+def test_a_file_is_as_the_metrics_definitions_say(name: str) -> None:
+    committed = (FOLDER / name).read_text(encoding="utf-8")
+    assert committed == files()[name], "run `python -m deploy.monitoring.generate`"
+
+
+def test_every_metric_is_in_a_panel_that_says_what_it_counts() -> None:
+    panels = json.loads(files()["reward-serve.json"])["panels"]
+    for name, _, _, description in metrics():
+        (shown, *_) = (p for p in panels if f"`{name}`" in p["description"])
+        assert description in shown["description"]
+        assert any(name in target["expr"] for target in shown["targets"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("serve_items{", "serve_item{", "ray_reward_serve_item is not a metric of a replica"),
+        ('outcome="misses"', 'result="misses"', "cache_total has no label {'result'}"),
+        ("sum by (source, template)", "sum by (model)", "requests_total has no label {'model'}"),
+        ("quantiles: ray_reward_serve_queue_seconds", "queries: {}", "no panel shows ray_reward"),
+        ("audits_total[30m]", "audit_total[30m]", "audit_total is not a metric"),
+    ],
+)
+def test_a_query_of_what_is_not_defined_and_a_metric_that_is_not_shown_are_errors(
+    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (FOLDER / "source.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "source.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    monkeypatch.setattr(generate, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="ray_") as raised:
+        files()
+    assert said in str(raised.value)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool beside PROMETHEUS= or in PATH")
+@pytest.mark.parametrize("what", ["check", "test"])
+def test_each_alert_fires_in_its_bad_series_and_in_no_quiet_one(what: str) -> None:
+    rules = {
+        "check": FOLDER / "rules.yaml",
+        "test": Path(__file__).with_name("monitoring_rules.yaml"),
+    }
+    command = [str(PROMTOOL), what, "rules", str(rules[what])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
