@@ -36,32 +36,20 @@ def verdict(number: int, chance: random.Random) -> dict[str, Any]:
     """A line of the log."""
     response = f"{' '.join(chance.choices(_WORDS, k=chance.randint(10, 60)))}\n#### {number % 97}"
     sample = number % STEP_SAMPLES
+    is_decided = chance.random() < 0.99
     return {
-        "time": round(1.79e9 + number / 100, 3),
-        "request": f"{chance.getrandbits(64):016x}",
-        "model": "judge",
-        "run": "grpo",
-        "step": number // STEP_SAMPLES,
-        "sample": f"{sample // GROUP}-{sample % GROUP}",
-        "group": f"train/{number // GROUP}",
-        "response_characters": len(response),
-        "id": f"10bf96cd997a-{number}",
-        "score": float(chance.random() < 0.5) if chance.random() < 0.99 else None,
-        "status": "ok",
-        "reason": None,
-        "source": "rule" if chance.random() < 0.8 else "judge",
-        "label": "right",
-        "probabilities": None,
-        "details": {"rule": "final_answer", "answer": str(number % 97)},
-        "template": "final_answer",
-        "fingerprint": f"{chance.getrandbits(384):096x}",
-        "latency_s": 0.0123,
-        "response_tail": response,
-        "reference": [str(number % 97)],
-        "question": " ".join(chance.choices(_WORDS, k=20)),
-        "text": None,
-        "critique": None,
-    }
+        "time": round(1.79e9 + number / 100, 3), "request": f"{chance.getrandbits(64):016x}",
+        "model": "judge", "run": "grpo", "step": number // STEP_SAMPLES,
+        "sample": f"{sample // GROUP}-{sample % GROUP}", "group": f"train/{number // GROUP}",
+        "response_characters": len(response), "id": f"10bf96cd997a-{number}",
+        "score": float(chance.random() < 0.5) if is_decided else None,
+        "status": "ok" if is_decided else "timeout", "reason": None,
+        "source": "rule" if chance.random() < 0.8 else "judge", "label": "right",
+        "probabilities": None, "details": {"rule": "final_answer", "answer": str(number % 97)},
+        "template": "final_answer", "fingerprint": f"{chance.getrandbits(384):096x}",
+        "latency_s": 0.0123, "response_tail": response, "reference": [str(number % 97)],
+        "question": " ".join(chance.choices(_WORDS, k=20)), "text": None, "critique": None,
+    }  # fmt: skip
 
 
 def write(folder: Path, lines: int) -> None:

@@ -37,6 +37,10 @@ def test_groups() -> None:
     assert "| 8 | swiss |" in run("groups", "--groups", "1")
 
 
+def test_logs() -> None:
+    assert "| of a step |" in run("logs", "--lines", "2000")
+
+
 def test_bench(tmp_path: Path) -> None:
     run("bench", "--only", "P3", "--rounds", "1", "--out", str(tmp_path))
     figures = report(tmp_path / "bench.json")["P3"]

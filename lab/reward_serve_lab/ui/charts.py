@@ -111,8 +111,8 @@ class BySteps(ui.echart):
         y_name: the name of the vertical axis.
         series: their names and colors.
         on_step: called with the index of a step that is clicked.
-        stacked: whether the series are stacked bars that sum to 100.
-        highest: the least value of the vertical axis's end.
+        highest: the least value of the vertical axis's end; None for the data's.
+        stacked: whether the series are stacked bars.
     """
 
     def __init__(
@@ -121,13 +121,13 @@ class BySteps(ui.echart):
         y_name: str,
         series: Mapping[str, str],
         on_step: Callable[[int], object],
+        highest: float | None = None,
         *,
         stacked: bool = False,
-        highest: float | None = None,
     ) -> None:
         self._series = dict(series)
         self._kind = {"type": "bar", "stack": "all"} if stacked else {"type": "line"}
-        self._highest = 100 if stacked else highest
+        self._highest = highest
         options = {
             "animation": False,
             "aria": {"enabled": True},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import duckdb
@@ -24,6 +23,7 @@ from reward_serve_lab.ui.verdicts import no_log, progress_text
 
 _FOLLOW_S = 2.0
 _TABLE_STEPS = 50
+_LINE, _OTHER = "--accent", "--warn"
 _SOURCES = {
     "rule": "--ok",
     "judge": "--accent",
@@ -31,18 +31,6 @@ _SOURCES = {
     "other": "--line-strong",
     "absent": "--bad",
 }
-
-
-@dataclass(frozen=True)
-class _Chart:
-    """A chart: its title, its vertical axis, and the values of its series at a step."""
-
-    title: str
-    y_name: str
-    series: Mapping[str, str]
-    values: Callable[[Step], Sequence[float | None]]
-    highest: float | None = None
-    stacked: bool = False
 
 
 def _percent(share: float | None) -> float | None:
@@ -57,37 +45,21 @@ def _shares(step: Step) -> list[float]:
     return [round(100 * step.decided.get(source, 0) / step.verdicts, 1) for source in _SOURCES]
 
 
-_LINE = "--accent"
-_CHARTS = (
-    _Chart("Reward", "mean score", {"reward": _LINE}, _reward, 1),
-    _Chart("Decided by", "verdicts, %", _SOURCES, _shares, 100, stacked=True),
-    _Chart(
-        "Groups without a gradient (equal scores)",
-        "groups, %",
-        {"groups": _LINE},
-        lambda step: [_percent(step.flat)],
-        100,
-    ),
-    _Chart(
-        "Length of responses",
-        "characters",
-        {"mean": _LINE, "90th percentile": "--warn"},
-        lambda step: [round(step.characters), round(step.p90_characters)],
-    ),
-    _Chart(
-        "Audits that disagree",
-        "audits, %",
-        {"audits": _LINE},
-        lambda step: [_percent(step.disagreed)],
-        100,
-    ),
-    _Chart(
-        "Verdicts and audits",
-        "number",
-        {"verdicts": _LINE, "audits": "--warn"},
-        lambda step: [step.verdicts, step.audits],
-    ),
-)
+_CHARTS: Sequence[
+    tuple[str, str, Mapping[str, str], float | None, Callable[[Step], Sequence[float | None]]]
+] = (
+    ("Reward", "mean score", {"reward": _LINE}, 1, _reward),
+    ("Decided by", "verdicts, %", _SOURCES, 100, _shares),
+    ("Groups without a gradient (equal scores)", "groups, %", {"groups": _LINE}, 100,
+     lambda step: [_percent(step.flat)]),
+    ("Length of responses", "characters", {"mean": _LINE, "90th percentile": _OTHER}, None,
+     lambda step: [round(step.characters), round(step.p90_characters)]),
+    ("Audits that disagree", "audits, %", {"audits": _LINE}, 100,
+     lambda step: [_percent(step.disagreed)]),
+    ("Verdicts and audits", "number", {"verdicts": _LINE, "audits": _OTHER}, None,
+     lambda step: [step.verdicts, step.audits]),
+)  # fmt: skip
+"""Title, vertical axis and its least end, series, and their values at a step."""
 _LABELS = (
     *("step", "verdicts", "reward", *(f"{source}, %" for source in _SOURCES)),
     *("no gradient", "characters", "90th percentile", "audits disagree"),
@@ -120,17 +92,10 @@ class _Training:
         self._status = tag("p", "log-status muted", role="status")
         self._notes = tag("div", "stack notes")
         with tag("div", "charts by-step"):
-            self._charts = [
-                BySteps(
-                    each.title,
-                    each.y_name,
-                    each.series,
-                    self._open,
-                    highest=each.highest,
-                    stacked=each.stacked,
-                )
-                for each in _CHARTS
-            ]
+            self._charts = {
+                values: BySteps(title, axis, series, self._open, most, stacked=values is _shares)
+                for title, axis, series, most, values in _CHARTS
+            }
         with tag("div", "table-box"):
             self._table = Rows(
                 [Column(label, "number") for label in _LABELS],
@@ -193,9 +158,8 @@ class _Training:
 
     def _show(self, steps: list[Step]) -> None:
         self._steps = steps
-        for shown, chart in zip(self._charts, _CHARTS, strict=True):
-            values = list(zip(*map(chart.values, steps), strict=True))
-            shown.show([step.number for step in steps], values)
+        for values, chart in self._charts.items():
+            chart.show([step.number for step in steps], [*zip(*map(values, steps), strict=True)])
         self._table.show([_row(step) for step in steps[: -_TABLE_STEPS - 1 : -1]])
 
     def _show_signs(self, found: Sequence[Sign]) -> None:
