@@ -112,5 +112,5 @@ def test_the_block_for_verl_is_that_of_the_launch_script() -> None:
     script = (ROOT / "examples/verl/run_grpo.sh").read_text(encoding="utf-8")
     block = next(b for b in blocks(DOCS / "how-to/verl.md") if "custom_reward" in b.text)
     settings = re.findall(r"^  (\S+=\S+)", block.text, re.M)
-    assert len(settings) == 10
+    assert len(settings) == 11
     assert [each for each in settings[:-1] if each not in script] == []
