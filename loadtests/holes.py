@@ -135,6 +135,8 @@ def table(out: Out = Path("grpo-holes")) -> None:
         shown.add_column(name)
     for name in RUNS:
         folder = out / name / "verdicts"
+        if not folder.is_dir():
+            continue
         first = [_first_seen(folder, name, share) for share in SHARES]
         seen = [str(each.get(sign, "-")) for sign in SIGNS for each in first]
         verdicts = VerdictTable([folder])
