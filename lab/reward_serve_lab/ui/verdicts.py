@@ -262,19 +262,22 @@ class _Verdicts:
             return
         verdict = self._rows[index]
         with ui.dialog(value=True).props("aria-label=Verdict") as dialog, tag("div", "sheet"):
-            sheet(verdict, rest_of(self._verdicts, verdict.id))
+            rest = rest_of(self._verdicts, verdict.id)
+            sheet(verdict, rest)
             with tag("div", "actions"):
-                button("Open in Ask", lambda: self._to_ask(verdict), primary=True)
+                button("Open in Ask", lambda: self._to_ask(verdict, rest), primary=True)
                 button("Close", dialog.close)
         dialog.on("hide", dialog.delete)
 
-    def _to_ask(self, verdict: Verdict) -> None:
+    def _to_ask(self, verdict: Verdict, rest: dict[str, Any]) -> None:
         self._session.draft = Draft(
+            question=transportable(str(rest.get("question") or "")),
             reference=transportable(verdict.reference),
             response=transportable(verdict.response),
             models=[verdict.model] if verdict.model else [],
             templates=[verdict.template] if verdict.template else [],
-            note="From the verdict log, which stores only the end of the response and no question.",
+            note="From the verdict log, which stores only the end of the response and only short "
+            "questions.",
         )
         ui.navigate.to("/")
 
