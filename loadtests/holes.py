@@ -1,7 +1,7 @@
 """Runs of ``examples/grpo`` whose reward has a planted hole, and honest ones.
 
     python -m loadtests.holes run     # eight runs of 25 steps: an hour or two on two cores
-    python -m loadtests.holes audit   # the bundled judge's verdict on what a rule rewarded
+    python -m loadtests.holes audit   # the other side's verdict on each sample: of judge and rule
     python -m loadtests.holes table   # the step at which each sign was first seen
 
 A run is resumed where it stopped.
@@ -103,11 +103,15 @@ def _deploy(address: str, rule: dict[str, Any] | None, folder: Path) -> None:
 
 @app.command()
 def audit(out: Out = Path("grpo-holes")) -> None:
-    """Score the samples of runs that a rule rewarded with the bundled judge."""
+    """Score what a rule rewarded with the bundled judge, and what it rewarded with a rule."""
+    serve = [sys.executable, "-m", "reward_serve", "serve", "rule.yaml", "--dry-run"]
+    rules = out / "numeric.yaml"
+    with rules.open("w") as file:
+        subprocess.run([*serve, "--set", "rule.verifier=numeric"], stdout=file, check=True)
     for name, rule in RUNS.items():
-        if rule is not None:
-            command = ["rescore", str(out / name / "verdicts"), "--with", "judge.yaml"]
-            subprocess.run([sys.executable, "-m", "reward_serve", *command], check=True)
+        other = str(rules) if rule is None else "judge.yaml"
+        command = ["rescore", str(out / name / "verdicts"), "--with", other]
+        subprocess.run([sys.executable, "-m", "reward_serve", *command], check=True)
 
 
 SIGNS = ("contested", "spreading", "longer")
