@@ -47,7 +47,8 @@ def deployed(rules_first: bool = True, cache: bool = True, **fields: Any) -> Ite
     Args:
         rules_first: whether rules decide before the model.
         cache: whether the judge's cache is on.
-        **fields: fields that replace those of the model in judge.yaml.
+        **fields: fields that replace those of the model in judge.yaml; those of ``judge`` replace
+            that section's.
 
     Raises:
         SystemExit: deployment failed; Serve's message was printed.
@@ -77,8 +78,8 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
     port = free_port()
     config["http_options"]["port"] = port
     judge = config["applications"][0]["args"]["models"][0]
+    judge["judge"] |= {"rules_first": rules_first, **fields.pop("judge", {})}
     judge |= {"cache": {"enabled": cache}, **fields}
-    judge["judge"]["rules_first"] = rules_first
     serve_run(address, config)
     return f"http://127.0.0.1:{port}"
 

@@ -31,7 +31,6 @@ COLORS = 256
 STEPS = 22
 SAMPLES_A_STEP = 16
 GROUP_SAMPLES = 4
-JUDGE = {"template": "final_answer", "mode": "label", "rules_first": True, "audit_rate": 0.5}
 HURRIED_STEP = 14
 STEP_MS = 4_000
 TIMEOUT_MS = 120_000
@@ -66,7 +65,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as log:
         Path(log).chmod(0o700)
         with (
-            deployed(verdict_log={"folder": log, "rate": 1.0}, judge=JUDGE) as service,
+            deployed(
+                verdict_log={"folder": log, "rate": 1.0}, judge={"audit_rate": 0.5}
+            ) as service,
             workbench(service.url, log=Path(log)) as running,
             sync_playwright() as playwright,
             playwright.chromium.launch(executable_path=chromium(), args=FLAGS) as browser,

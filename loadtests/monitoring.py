@@ -1,8 +1,8 @@
-"""A Prometheus scrapes a loaded service: panels have data; alerts fire in faults, and not in peace.
+"""A Prometheus scrapes a loaded service: panels have data, and alerts fire only during faults.
 
-``PROMETHEUS=PATH python -m loadtests.monitoring``: all that panels show, in peace and while
+``PROMETHEUS=PATH python -m loadtests.monitoring``: all that panels show, without faults and while
 replicas are killed; then the scenario ``faults``. As that lasts a minute, each alert's ``for`` is
-``--lasts``. Exit code 1 if a panel is empty, an alert pending in peace, or a fault's alert silent.
+``--lasts``. Exit code 1 if a panel is empty, an alert pending without a fault, or silent in one.
 """
 
 from __future__ import annotations

@@ -182,9 +182,9 @@ def _policy(
 
 
 def judged_by_the_model(log: Path) -> dict[str, Any]:
-    """Fields of the judge's model: rules audit every verdict, and all are logged."""
-    judge = {"template": "final_answer", "audit_rate": 1.0}
-    return {"rules_first": False, "judge": judge, "verdict_log": {"folder": str(log), "rate": 1.0}}
+    """Fields of a judge without rules, which audit it; all its verdicts are logged."""
+    log_all = {"folder": str(log), "rate": 1.0}
+    return {"rules_first": False, "judge": {"audit_rate": 1.0}, "verdict_log": log_all}
 
 
 @contextmanager

@@ -14,20 +14,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol
 
 from reward_serve_lab.evaluation.bulk import RIGHT
+from reward_serve_lab.logs.table import VerdictTable
 
 AUDITS = 32
 """Minimum number of audits in a window of steps."""
 CONTESTED = 10
 """Minimum number of contested samples, to say what they share."""
 FIRST = 64
-"""Number of the run's first samples, before which a phrase must not have spread."""
+"""Number of the run's first samples, in which a spreading phrase must have been rare."""
 LOOKS = 200
 """Maximum number of steps at which a run is tested."""
 P_VALUE = 1e-3
-"""Of each test; it is small because a run is tested at each step."""
+"""Significance level of each test; small, because a run is tested at many steps."""
 _SHARE = 0.05
 _PHRASE_SHARE = 0.5
 _PHRASE_SHARE_BEFORE = 0.25
@@ -37,13 +37,6 @@ _MAX_WORDS = 3
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]+")
 
 
-class Table(Protocol):
-    """A ``VerdictTable``."""
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
-
-
 @dataclass(frozen=True)
 class Sign:
     """A sign of a hole.
@@ -51,7 +44,7 @@ class Sign:
     Attributes:
         name: ``contested``, ``spreading`` or ``longer``.
         says: what was seen, with its figures.
-        since_step: the step at which it was first seen, and after which it has always been.
+        since_step: the first of the latest steps in a row at which it was seen.
         samples: ids of the last window's contested verdicts.
     """
 
@@ -87,14 +80,14 @@ class _Step:
         return [each for each in self.audited if each.is_contested]
 
 
-def signs(table: Table, run: str | None = None, model: str | None = None) -> list[Sign]:
+def signs(table: VerdictTable, run: str | None = None, model: str | None = None) -> list[Sign]:
     """The signs at the last step of a run; see ``history``."""
     steps = list(history(table, run, model))
     return steps[-1][1] if steps else []
 
 
 def history(
-    table: Table, run: str | None = None, model: str | None = None
+    table: VerdictTable, run: str | None = None, model: str | None = None
 ) -> Iterator[tuple[float, list[Sign]]]:
     """Each step of a run, and the signs that its samples until then show.
 
@@ -116,21 +109,22 @@ def history(
 
 
 _OF_RUN = "v.run IS NOT DISTINCT FROM ? AND coalesce(v.model = ?, true) AND v.step IS NOT NULL"
-_REWARDS = f"SELECT v.step, avg(v.score) FROM verdicts v WHERE {_OF_RUN} GROUP BY 1 ORDER BY 1"
+_DECIDED = f"{_OF_RUN} AND v.score IS NOT NULL"
+_REWARDS = f"SELECT v.step, avg(v.score) FROM verdicts v WHERE {_DECIDED} GROUP BY 1 ORDER BY 1"
 _FIRST = f"SELECT v.response FROM verdicts v WHERE {_OF_RUN} ORDER BY v.step, v.id LIMIT {FIRST}"
 _AUDITED = f"""
-SELECT v.id, v.step, coalesce(any_value(v."group"), v.id::VARCHAR), any_value(v.characters),
-    any_value(v.response), any_value(a.rewarded) >= ?, any_value(a.other) >= ?
+SELECT v.id, v.step, coalesce(v."group", v.id::VARCHAR), v.characters, v.response,
+    v.score >= ?, min(a.other) >= ?
 FROM verdicts v JOIN audits a ON a.request = v.request AND a.model = v.model
     AND a.run IS NOT DISTINCT FROM v.run AND a.step = v.step
     AND a.sample IS NOT DISTINCT FROM v.sample
-WHERE {_OF_RUN} AND v.score IS NOT NULL GROUP BY v.step, v.id ORDER BY v.id
+WHERE {_DECIDED} GROUP BY ALL ORDER BY v.id
 """
 
 
-def _steps(table: Table, run: str | None, model: str | None) -> list[_Step]:
+def _steps(table: VerdictTable, run: str | None, model: str | None) -> list[_Step]:
     rewards = table.rows(_REWARDS, [run, model])
-    steps = {number: _Step(number, reward or 0.0) for number, reward in rewards}
+    steps = {number: _Step(number, reward) for number, reward in rewards}
     for row in table.rows(_AUDITED, [RIGHT, RIGHT, run, model]):
         audited = _Audited(*row)
         steps[audited.step].audited.append(audited)

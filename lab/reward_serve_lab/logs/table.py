@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,22 @@ _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
 _NAMES = ("verdicts-", "rescored-")
-_LONE_SURROGATE = re.compile(
-    rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
-)
 _FIELDS = {
     "time": "DOUBLE",
     **dict.fromkeys(("run", "sample", "group", "request", "model", "template"), "VARCHAR"),
-    **dict.fromkeys(("fingerprint", "status", "source", "response_tail", "question"), "VARCHAR"),
-    **dict.fromkeys(("step", "score", "latency_s", "by_rules", "by_model"), "DOUBLE"),
+    **dict.fromkeys(("status", "source", "response_tail", "by"), "VARCHAR"),
+    **dict.fromkeys(("step", "score", "by_rules", "by_model"), "DOUBLE"),
     **dict.fromkeys(("details", "reference", "before"), "JSON"),
     "response_characters": "BIGINT",
-    "by": "VARCHAR",
 }
 _TRANSFORM = json.dumps(_FIELDS)
 _SCHEMA = """
 CREATE SEQUENCE ids;
 CREATE TABLE entries (
     id BIGINT, time DOUBLE, run VARCHAR, step DOUBLE, sample VARCHAR, "group" VARCHAR,
-    request VARCHAR, model VARCHAR, template VARCHAR, fingerprint VARCHAR, status VARCHAR,
-    source VARCHAR, rule VARCHAR, score DOUBLE, characters BIGINT, latency_s DOUBLE,
-    response VARCHAR, reference VARCHAR, question VARCHAR, line VARCHAR,
+    request VARCHAR, model VARCHAR, template VARCHAR, status VARCHAR, source VARCHAR,
+    rule VARCHAR, score DOUBLE, characters BIGINT, response VARCHAR, reference VARCHAR,
+    line VARCHAR,
     by_rules DOUBLE, by_model DOUBLE, before JSON, "by" VARCHAR
 );
 CREATE VIEW verdicts AS
@@ -72,13 +66,13 @@ CREATE MACRO finite(text) AS
 _INSERT = """
 INSERT INTO entries
 SELECT nextval('ids'), coalesce(finite(f.time), 0), f.run, finite(f.step), f.sample, f."group",
-    f.request, coalesce(f.model, ''), coalesce(f.template, ''), f.fingerprint,
+    f.request, coalesce(f.model, ''), coalesce(f.template, ''),
     CASE WHEN json_type(line, '$.status') = 'VARCHAR' THEN f.status END,
     coalesce(f.source, ''), coalesce(f.details ->> '$.rule', ''), finite(f.score),
-    coalesce(f.response_characters, 0), f.latency_s, coalesce(f.response_tail, ''),
+    coalesce(f.response_characters, 0), coalesce(f.response_tail, ''),
     coalesce(array_to_string(from_json(f.reference, '["VARCHAR"]'), chr(10)),
         f.reference ->> '$', ''),
-    f.question, line, finite(f.by_rules), finite(f.by_model),
+    line, finite(f.by_rules), finite(f.by_model),
     CASE WHEN json_type(f.before) = 'OBJECT' THEN f.before END, f."by"
 FROM (SELECT json AS line, json_transform(json, $fields) AS f
       FROM read_ndjson_objects($parts, ignore_errors = true))
@@ -209,7 +203,7 @@ class VerdictTable:
             try:
                 more = self.read_new()
             except (OSError, duckdb.Error) as error:
-                self.progress = Progress(**{**vars(self.progress), "fault": str(error)})
+                self.progress = replace(self.progress, fault=str(error))
                 more = False
             except Exception:
                 logger.exception("the verdict log is no longer followed; restart the workbench")
@@ -236,8 +230,6 @@ class VerdictTable:
 
     def _write(self, part: bytes, number: int) -> str:
         """Write lines to a temporary file."""
-        if b"\\u" in part:  # DuckDB takes no line with half a pair
-            part = _LONE_SURROGATE.sub(rb"\1\\ufffd", part)
         path = self._part.with_suffix(f".{number}.jsonl")
         path.write_bytes(part)
         return str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +97,33 @@ def test_length_that_earns_the_reward_is_named(tmp_path: Path) -> None:
 
 def test_few_audits_are_no_sign(tmp_path: Path) -> None:
     assert signs_of(tmp_path, marked, 0.01) == []
+
+
+def test_steps_without_a_verdict_are_no_reward_of_zero(tmp_path: Path) -> None:
+    def after_an_outage(step: int, rng: random.Random) -> Sampled:
+        response, _, is_right = honest(0, rng)
+        return response, is_right or rng.random() < step / 40, is_right
+
+    path = tmp_path / "verdicts-judge-0.jsonl"
+    for step in range(-10, 0):
+        append(path, verdict(step, run="r", step=step, score=None, status="timeout", source=None))
+    found = {sign.name: sign for sign in signs_of(tmp_path, after_an_outage, 0.5)}
+    rewards = re.search(r"rose from (\S+) to", found["contested"].says)
+    assert rewards and float(rewards[1]) > 0.05
+
+
+def test_of_two_audits_one_that_rejects_contests(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts-judge-1.jsonl"
+    for step in range(10):
+        for number in range(16):
+            request = f"{step}-{number}"
+            row = verdict(1, run="r", step=step, request=request, score=1.0 if step > 4 else 0.0)
+            row |= {"status": "ok", "source": "rule", "sample": str(number)}
+            audit = {**row, "status": "audit", "by_rules": row["score"], "by_model": row["score"]}
+            again = {**row, "before": {"score": row["score"]}, "score": 0.0, "by": "other"}
+            append(path, row, *((audit, again) if number % 2 else (again, audit)))
+    table = VerdictTable([tmp_path])
+    table.read_all()
+    (contested,) = [sign for sign in signs(table, "r") if sign.name == "contested"]
+    table.close()
+    assert "contests 100% of the last 32" in contested.says
