@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ _POLL_S = 1.0
 _PAUSE_S = 0.01
 _HEAD_BYTES = 96
 _NAMES = ("verdicts-", "rescored-")
+_LONE_SURROGATE = re.compile(  # an endpoint's text may have one
+    rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
+)
 _FIELDS = {
     "time": "DOUBLE",
     **dict.fromkeys(("run", "sample", "group", "request", "model", "template"), "VARCHAR"),
@@ -230,6 +235,8 @@ class VerdictTable:
 
     def _write(self, part: bytes, number: int) -> str:
         """Write lines to a temporary file."""
+        if b"\\u" in part:  # DuckDB rejects a line with a lone surrogate
+            part = _LONE_SURROGATE.sub(rb"\1\\ufffd", part)
         path = self._part.with_suffix(f".{number}.jsonl")
         path.write_bytes(part)
         return str(path)
