@@ -29,7 +29,7 @@ REPLICAS = 8
 STEP_SAMPLES = 1024
 GROUP = 8
 AUDITED = 50
-_WORDS = ("she", "has", "four", "apples", "left", "so", "the", "total", "is", "twelve")
+_WORDS = ("she", "has", "four", "apples", "é", "🍎", "left", "so", "the", "total", "is", "twelve")
 
 
 def verdict(number: int, chance: random.Random) -> dict[str, Any]:

@@ -28,8 +28,8 @@ _PAUSE_S = 0.01
 _HEAD_BYTES = 96
 _NAMES = ("verdicts-", "rescored-")
 _LONE_SURROGATE = re.compile(  # an endpoint's text may have one
-    rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..)"
+    rb"\\u[dD](?<!\\\\u.)"  # starts with what is rare, or the search takes 100 times as long
+    rb"(?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u.)[c-fC-F]..)"
 )
 _FIELDS = {
     "time": "DOUBLE",
@@ -235,10 +235,8 @@ class VerdictTable:
 
     def _write(self, part: bytes, number: int) -> str:
         """Write lines to a temporary file."""
-        if b"\\u" in part:  # DuckDB rejects a line with a lone surrogate
-            part = _LONE_SURROGATE.sub(rb"\1\\ufffd", part)
         path = self._part.with_suffix(f".{number}.jsonl")
-        path.write_bytes(part)
+        path.write_bytes(_LONE_SURROGATE.sub(rb"\\ufffd", part))  # DuckDB rejects its line
         return str(path)
 
     def _insert(self, parts: list[str]) -> None:
