@@ -18,7 +18,7 @@ from reward_serve.cli.launch import (
     interrupt_on_signals,
     serve_until_stopped,
     wait_until,
-)  # fmt: skip
+)
 from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError

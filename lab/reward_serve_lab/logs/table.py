@@ -31,23 +31,23 @@ _LONE_SURROGATE = re.compile(  # an endpoint's text may have one
     rb"\\u[dD](?<!\\\\u.)"  # starts with what is rare, or the search takes 100 times as long
     rb"(?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u.)[c-fC-F]..)"
 )
-_FIELDS = {
+_FIELDS = json.dumps({
     "time": "DOUBLE",
     **dict.fromkeys(("run", "sample", "group", "request", "model", "template"), "VARCHAR"),
     **dict.fromkeys(("status", "source", "response_tail", "by"), "VARCHAR"),
     **dict.fromkeys(("step", "score", "by_rules", "by_model"), "DOUBLE"),
     **dict.fromkeys(("details", "reference", "before"), "JSON"),
     "response_characters": "BIGINT",
-}
-_TRANSFORM = json.dumps(_FIELDS)
+})  # fmt: skip
 _SCHEMA = """
+CREATE MACRO finite(text) AS
+    CASE WHEN isfinite(try_cast(text AS DOUBLE)) THEN try_cast(text AS DOUBLE) END;
 CREATE SEQUENCE ids;
 CREATE TABLE entries (
     id BIGINT, time DOUBLE, run VARCHAR, step DOUBLE, sample VARCHAR, "group" VARCHAR,
     request VARCHAR, model VARCHAR, template VARCHAR, status VARCHAR, source VARCHAR,
     rule VARCHAR, score DOUBLE, characters BIGINT, response VARCHAR, reference VARCHAR,
-    line VARCHAR,
-    by_rules DOUBLE, by_model DOUBLE, before JSON, "by" VARCHAR
+    line VARCHAR, by_rules DOUBLE, by_model DOUBLE, before JSON, "by" VARCHAR
 );
 CREATE VIEW verdicts AS
 SELECT * EXCLUDE (by_rules, by_model, before, "by") FROM entries
@@ -63,10 +63,6 @@ SELECT *, (rewarded >= 0.5) = (other >= 0.5) AS agreed FROM (
              WHEN source = 'rule' THEN 'model' ELSE 'rules' END AS "by"
     FROM entries WHERE status = 'audit' OR before IS NOT NULL
 ) WHERE rewarded IS NOT NULL AND other IS NOT NULL;
-"""
-_FINITE = """
-CREATE MACRO finite(text) AS
-    CASE WHEN isfinite(try_cast(text AS DOUBLE)) THEN try_cast(text AS DOUBLE) END;
 """
 _INSERT = """
 INSERT INTO entries
@@ -136,7 +132,7 @@ class VerdictTable:
         settings = {"force_compression": "uncompressed", "wal_autocheckpoint": "256MB"}
         settings |= {"memory_limit": "2GB", "temp_directory": str(folder)}
         self._database = duckdb.connect(str(folder / "verdicts.duckdb"), config=dict(settings))
-        self._database.execute(_FINITE + _SCHEMA)
+        self._database.execute(_SCHEMA)
 
     def start(self) -> None:
         """Read and follow the files in a thread."""
@@ -242,7 +238,7 @@ class VerdictTable:
     def _insert(self, parts: list[str]) -> None:
         """Insert lines; one that is neither a verdict nor an audit has no status."""
         if parts:  # DuckDB reads several files in parallel
-            self._database.execute(_INSERT, {"fields": _TRANSFORM, "parts": parts})
+            self._database.execute(_INSERT, {"fields": _FIELDS, "parts": parts})
 
 
 def _is_log(path: Path) -> bool:

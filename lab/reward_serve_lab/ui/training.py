@@ -19,7 +19,7 @@ from reward_serve_lab.ui.elements import button, heading, message, tag
 from reward_serve_lab.ui.shell import Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow
 from reward_serve_lab.ui.text import Piece, legible
-from reward_serve_lab.ui.verdicts import no_log, progress_text
+from reward_serve_lab.ui.verdicts import no_log, show_progress, show_unreadable
 
 _FOLLOW_S = 2.0
 _TABLE_STEPS = 50
@@ -120,9 +120,7 @@ class _Training:
         try:
             await self._refresh(progress)
         except duckdb.Error as error:
-            self._notes.clear()
-            with self._notes:
-                message(f"The verdicts cannot be read: {error}", "bad", "Restart the workbench.")
+            show_unreadable(error, self._notes)
         finally:
             self._is_busy = False
             self._not_before = time.monotonic() + 10 * (time.monotonic() - began)
@@ -131,20 +129,16 @@ class _Training:
         known = await asyncio.to_thread(runs, self._verdicts)
         if self._runs.is_deleted:
             return
-        self._status._text = progress_text(progress)
-        self._status.update()
-        self._notes.clear()
-        with self._notes:
-            if progress.fault:
-                message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
-            if not known:
+        show_progress(progress, self._status, self._notes)
+        if not known:
+            with self._notes:
                 message(
                     "No verdict in the log has a step.",
                     "",
                     "Trainers send metadata.step and metadata.run with each request; see "
                     "docs/how-to/workbench.md.",
                 )
-                return
+            return
         run = self._session.run = self._session.run or known[0]
         names = {each: " · ".join(legible(name or "no run", 60) for name in each) for each in known}
         self._runs.set_options(names, value=run)

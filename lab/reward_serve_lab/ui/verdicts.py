@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 from nicegui import ui
+from nicegui.element import Element
 
 from reward_serve_lab.logs.query import (
     FILTERED,
@@ -92,14 +93,26 @@ def no_log() -> None:
     )
 
 
-def progress_text(progress: Progress) -> str:
-    """How far the log has been read."""
+def show_progress(progress: Progress, status: Element, notes: Element) -> None:
+    """Show how far the log has been read, and in place of earlier notes why it cannot be read."""
     parts = [f"{progress.rows:,} verdicts and audits read"]
     if progress.read_bytes < progress.total_bytes:
         parts.append(f"reading: {progress.read_bytes / progress.total_bytes:.0%} of the log")
     if progress.unreadable:
         parts.append(f"{progress.unreadable:,} lines are not verdicts")
-    return " · ".join(parts)
+    status._text = " · ".join(parts)
+    status.update()
+    notes.clear()
+    if progress.fault:
+        with notes:
+            message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
+
+
+def show_unreadable(error: duckdb.Error, notes: Element) -> None:
+    """Say that a query failed, in place of earlier notes."""
+    notes.clear()
+    with notes:
+        message(f"The verdicts cannot be read: {error}", "bad", "Restart the workbench.")
 
 
 class _Verdicts:
@@ -187,7 +200,7 @@ class _Verdicts:
         await self._refresh()
 
     async def _follow(self) -> None:
-        self._show_progress(self._verdicts.progress)
+        show_progress(self._verdicts.progress, self._status, self._fault)
         if self._live and self._page == 0 and time.monotonic() >= self._not_before:
             await self._refresh()
 
@@ -215,9 +228,7 @@ class _Verdicts:
                 if not self._live or took_s > 0.5:
                     break
         except duckdb.Error as error:
-            self._fault.clear()
-            with self._fault:
-                message(f"The verdicts cannot be read: {error}", "bad", "Restart the workbench.")
+            show_unreadable(error, self._fault)
         finally:
             self._querying = False
 
@@ -228,16 +239,8 @@ class _Verdicts:
         moment = int(time.time() / _MOVE_S) if following and self._span else 0
         return self._session.filters, self._span, self._page, rows, moment
 
-    def _show_progress(self, progress: Progress) -> None:
-        self._status._text = progress_text(progress)
-        self._status.update()
-        self._fault.clear()
-        if progress.fault:
-            with self._fault:
-                message(f"The log cannot be read: {progress.fault}", "bad", "Check --log.")
-
     def _show(self, answer: Answer, choices: dict[str, list[str]]) -> None:
-        self._show_progress(self._verdicts.progress)
+        show_progress(self._verdicts.progress, self._status, self._fault)
         self._rows = answer.rows
         self._table.show([_row(verdict) for verdict in answer.rows])
         pages = max(1, -(-answer.total // PAGE_ROWS))

@@ -35,17 +35,8 @@ def test_the_judge_decides_what_rules_left_and_its_templates_are_not_mixed(
     before = out.read_bytes()
     refused = invoke("rescore", log, "--with", url, "--template", "problem")
     assert (refused.exit_code, "give another --out" in refused.stderr) == (2, True)
-    problem = (
-        "rescore",
-        log,
-        "--with",
-        url,
-        "--template",
-        "problem",
-        "--out",
-        tmp_path / "b.jsonl",
-    )
-    needs = invoke(*problem)
+    again = ("rescore", log, "--with", url, "--out", tmp_path / "b.jsonl")
+    needs = invoke(*again, "--template", "problem")
     assert needs.exit_code == 1
     assert "3 have no result: invalid: question: template 'problem' needs it" in needs.stderr
     assert out.read_bytes() == before
