@@ -31,7 +31,7 @@ from reward_serve_answers.verifiers import (
     verify_strict_any,
 )
 
-VERSION = "17"
+VERSION = "18"
 """Incremented when a rule's decisions change; part of fingerprints."""
 
 VerifierName = Literal[

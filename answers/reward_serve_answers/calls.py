@@ -4,7 +4,8 @@
     grade_calls([("add", '{"b": 2, "a": 1.0}')], expected).rule      # "calls_equal"
 
 Arguments are compared as JSON: 1 is 1.0, true is not 1 and "1" is not 1, keys have no order and
-lists do. A turn's text is read as Hermes and Qwen write calls, or as JSON and nothing else.
+lists do; numbers are compared exactly. A turn's text is read as Hermes and Qwen write calls, or as
+JSON and nothing else.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import MAX_PREC, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
+_EXACT = Context(prec=MAX_PREC)
 _Call = tuple[str, str]  # its name, and its arguments with defaults, in one spelling
 _Defaults = dict[str, dict[str, Any]]  # of each tool's optional parameters
 
@@ -27,7 +30,15 @@ _OTHER_SYNTAXES = (
     "tool_call", "tool▁call", "toolcall", "tool_request", "tool_use>", "tool_code", "action input:",
     "<function", "<start_function", "<invoke", "<arg_key>", "python_tag", "to=functions.",
 )  # fmt: skip
-_PYTHON_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(")
+_PYTHON_CALL = re.compile(  # [f(x=1)], f(1) on a line of its own, f(x=1) anywhere
+    r"\[\s{0,9}[A-Za-z_][\w.]{0,99}\(|^[ \t]*[A-Za-z_][\w.]{0,99}\(.*\)[ \t]*$"
+    r"|\w\(\s{0,9}[A-Za-z_]\w{0,99}\s{0,9}=(?!=)",
+    re.MULTILINE,
+)
+_NAME_KEY = re.compile(r"""["'](?:name|tool|tool_name|function|action)["']\s{0,9}:""")
+_ARGUMENTS_KEY = re.compile(
+    r"""["'](?:arguments|args|parameters|params|kwargs|(?:tool_|action_)?input)["']\s{0,9}:"""
+)
 
 
 def grade_calls(
@@ -77,7 +88,10 @@ def grade_calls(
 
 
 def read_json(text: str) -> Any:
-    """A JSON value, whole numbers as integers; a key that occurs twice is a ``ValueError``."""
+    """A JSON value; a key that occurs twice is a ``ValueError``.
+
+    Whole numbers are integers, other numbers exact decimals.
+    """
     return json.loads(text, parse_float=_number, parse_constant=_number, object_pairs_hook=_unique)
 
 
@@ -86,11 +100,11 @@ def shown(text: str) -> str:
     return text[:200].encode("ascii", "backslashreplace").decode()[:200]
 
 
-def _number(text: str) -> int | float:
-    value = float(text)
-    if not math.isfinite(value):
+def _number(text: str) -> int | Decimal:
+    if not math.isfinite(float(text)):
         raise ValueError(f"{text[:40]} is no number of JSON, or beyond a float's range")
-    return int(value) if value.is_integer() else value
+    value = Decimal(text)
+    return int(value) if value == value.to_integral_value() else value.normalize(_EXACT)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,10 +119,8 @@ def _expected(reference: str, defaults: _Defaults) -> list[_Call]:
         value = read_json(reference)
         calls = []
         for each in value if isinstance(value, list) else [value]:
-            name, given = _parts(each.get("function", each) if isinstance(each, dict) else each)
-            calls.append(
-                _call(name, read_json(given) if isinstance(given, str) else given, defaults)
-            )
+            call = each.get("function", each) if isinstance(each, dict) else each
+            calls.append(_call(*_parts(call), defaults))
         return calls
     except (ValueError, RecursionError) as error:
         raise UnusableReferenceError(
@@ -122,7 +134,10 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
     """The calls, or why a text is left; a ``ValueError`` if one is not JSON."""
     if not isinstance(called, str):
         return [(name, read_json(arguments)) for name, arguments in called]
-    visible = without_thinking(called).strip()
+    said = read_thinking(called)
+    visible = said.text.strip()
+    if not said.ended:
+        return said.settled(Grade(ABSTAINED, "cut_off"))
     _, *blocks = (block.partition("</tool_call>") for block in visible.split("<tool_call>"))
     if (called.strip() and not visible) or (blocks and not blocks[-1][1]):
         return Grade(ABSTAINED, "cut_off")
@@ -138,22 +153,36 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
 
 
 def _may_call(text: str) -> bool:
-    has_keys = '"name"' in text and ('"arguments"' in text or '"parameters"' in text)
-    is_python = _PYTHON_CALL.match(text) and text.endswith((")", ")]"))
+    has_keys = _NAME_KEY.search(text) and _ARGUMENTS_KEY.search(text)
+    is_python = _PYTHON_CALL.search(text)
     return bool(has_keys or is_python) or any(map(text.lower().__contains__, _OTHER_SYNTAXES))
 
 
 def _parts(call: Any) -> tuple[str, Any]:
     match call:
         case {"name": str(name), "arguments": arguments}:
-            return name, arguments
+            return name, read_json(arguments) if isinstance(arguments, str) else arguments
     raise ValueError("a call has a name and arguments")
 
 
 def _call(name: str, arguments: Any, defaults: _Defaults) -> _Call:
     if not isinstance(arguments, dict):
         raise ValueError("arguments are an object")
-    return name, json.dumps({**defaults.get(name, {}), **arguments}, sort_keys=True)
+    return name, _spelled({**defaults.get(name, {}), **arguments})
+
+
+def _spelled(value: Any) -> str:
+    """JSON with sorted keys, in which equal values are equal texts."""
+    match value:
+        case dict():
+            pairs = (f"{json.dumps(key)}: {_spelled(value[key])}" for key in sorted(value))
+            return f"{{{', '.join(pairs)}}}"
+        case list():
+            return f"[{', '.join(map(_spelled, value))}]"
+        case Decimal():
+            return str(value)
+        case _:
+            return json.dumps(value)
 
 
 def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
@@ -173,7 +202,7 @@ def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
 
 def _difference(found: str, expected: str) -> str:
     """The first place where two objects of arguments differ, after how they do."""
-    left = [("", json.loads(found), json.loads(expected))]
+    left = [("", read_json(found), read_json(expected))]
     for path, one, other in left:
         if isinstance(one, list) and isinstance(other, list):
             one, other = dict(enumerate(one)), dict(enumerate(other))

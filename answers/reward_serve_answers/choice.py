@@ -13,6 +13,7 @@ from itertools import zip_longest
 
 from reward_serve_answers.committed import Marker, asks_again, committed
 from reward_serve_answers.gsm8k import is_closing, is_doubted
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     RIGHT,
@@ -24,7 +25,23 @@ from reward_serve_answers.values import (
     same_text,
 )
 
-_OPTION = re.compile(r"(?:^|\n|(?<=\s))[*_]{0,2}(?:\(([A-J])\)|([A-J])[).:])[*_]{0,2}[ \t]+(?=\S)")
+_START, _END = r"^[ \t]*(?:[-*\u2022] +)?[*_]{0,2}", r"[*_]{0,2}[ \t]*(?=\S)"
+_OPTIONS = [  # of a question, by how they are labelled; each label is the first group that matches
+    re.compile(
+        r"\\(?:text|mathrm|mathbf)(?:bf|rm)? ?\{ ?\(?([A-J])[).:]? ?\}[).:]?[\s~\\]*"
+        r"|(?:^|(?<=\s))[*_]{0,2}(?:[(\[]([A-J])[)\]]|([A-J])[).:])[*_]{0,2}[ \t]+(?=\S)"
+        rf"|{_START}(?:[(\[\uff08]([A-J])[)\]\uff09]|([A-J])(?:[).:\uff09\u3001\uff0e\uff1a]"
+        rf"|[ \t][-\u2013|](?=[ \t]))){_END}",
+        re.MULTILINE,
+    ),
+    re.compile(
+        rf"{_START}(?:[(\[]([a-j])[)\]]|([a-j])[).:\uff09\u3001]){_END}"
+        r"|(?<=\s)\(([a-j])\)[ \t]+(?=\S)",
+        re.MULTILINE,
+    ),
+    re.compile(rf"{_START}(?:[(\[](\d)[)\]]|(\d)[).:\uff09\u3001])(?!\d){_END}", re.MULTILINE),
+]
+_AFTER_OPTION = re.compile(r"(?:\\q?quad\b|\\ |[\s,;*_$~])+\Z")
 _LABELLED = re.compile(
     r"[\s*_(]*([A-J])(?:[).:]{1,2}[\s*_]*|\s*[-\u2013]\s+|[*_]+\s+)(\S.*)", re.DOTALL
 )
@@ -36,6 +53,7 @@ _LETTERS = re.compile(
     r"\(?[A-J]\)?(?:(?: ?,? ?(?:and|&) ?| ?[,;/+] ?)\(?[A-J]\)?)*(?: only)?[.)]?",
 )
 _RUN = re.compile(r"[A-J]{2,10}")
+_LOWER = re.compile(r"\(?[a-j][.)]?")
 _EITHER = re.compile(r"\(?([A-J])\)?(?:,? or (?:\(?([A-J])\)?))+[.)]?")
 _LETTER = re.compile(r"(?<![A-Za-z])[A-J](?![A-Za-z])")
 _STATED = re.compile(  # an answer without a marker
@@ -70,7 +88,9 @@ def grade_choice(response: str, reference: str, question: str = "") -> Grade:
     labelled = _LABELLED.fullmatch(gold_text)
     if labelled and not _LETTERS.fullmatch(gold_text):
         options.setdefault(labelled[1], labelled[2].strip())
-    gold = _read(gold_text, options)
+    gold = (
+        frozenset([label]) if (label := gold_text.upper()) in options else _read(gold_text, options)
+    )
     if not gold:
         raise UnusableReferenceError(
             f"{gold_text[-64:]!a} names no option; send a letter from A to J, or an option's text "
@@ -78,6 +98,10 @@ def grade_choice(response: str, reference: str, question: str = "") -> Grade:
         )
     if is_blank(response):
         return Grade(WRONG, "empty_response")
+    return read_thinking(response).settled(_graded(response, gold, options))
+
+
+def _graded(response: str, gold: frozenset[str], options: Mapping[str, str]) -> Grade:
     found = committed(response)
     text = found.text
     if asks_again(text) or found.markers is None:
@@ -88,13 +112,19 @@ def grade_choice(response: str, reference: str, question: str = "") -> Grade:
     answer = last.text.strip()
     if last.kind == "open_box":
         return Grade(ABSTAINED, "cut_off", answer)
-    letters = _read(answer, options)
-    earlier = [_read(marker.text, options) for marker in found.markers[:-1]]
+    runs = _may_be_letters(gold, options)
+    letters = _read(answer, options, runs)
+    earlier = [_read(marker.text, options, runs) for marker in found.markers[:-1]]
     if any(each and each != letters for each in earlier):
         return Grade(ABSTAINED, "markers_disagree", answer)
     if is_doubted(text, last) or not _stands(text, last, letters, options):
         return Grade(ABSTAINED, "marker_in_doubt", answer)
     return _compared(letters, gold, answer, "marker")
+
+
+def _may_be_letters(gold: frozenset[str], options: Mapping[str, str]) -> bool:
+    """Whether "AB" is two letters: of unknown options, it may be the text of one."""
+    return len(gold) > 1 or len(options) > 1
 
 
 def _compared(letters: frozenset[str], gold: frozenset[str], answer: str, by: str) -> Grade:
@@ -116,14 +146,15 @@ def _stands(text: str, last: Marker, letters: frozenset[str], options: Mapping[s
 
 
 def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str]) -> Grade:
-    letters = _read(text, options)
+    runs = _may_be_letters(gold, options)
+    letters = _read(text, options, runs)
     if letters or _EITHER.fullmatch(_plain(text)):
         return _compared(letters, gold, text.strip(), "letter")
     stated = list(_STATED.finditer(text))
     if stated:
         answer = stated[-1][1]
         marker = Marker(answer, stated[-1].start(), stated[-1].end(), "hash")
-        letters = _read(answer, options)
+        letters = _read(answer, options, runs)
         rest = text[: stated[-1].start()] + text[stated[-1].end() :]
         alone = set(_LETTER.findall(rest)) <= letters | {"A", "I"} and len(stated) == 1
         after = text[marker.end :].strip()
@@ -133,7 +164,7 @@ def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str])
         if letters and alone and told and not is_doubted(text, marker):
             return _compared(letters, gold, answer, "letter")
     named = _NO_ANSWER.search(text) or any(o.lower() in text.lower() for o in options.values())
-    if not stated and not named:
+    if not stated and not named and len(options) > 1:
         return Grade(WRONG, "no_letter")
     return Grade(ABSTAINED, "no_marker")
 
@@ -145,22 +176,34 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read(text: str, options: Mapping[str, str]) -> frozenset[str]:
-    """The letters that are the whole of a text, or of the option whose text it is."""
+def _read(text: str, options: Mapping[str, str], runs: bool = True) -> frozenset[str]:
+    """The letters that are the whole of a text, or of the option whose text it is; none in doubt.
+
+    Args:
+        text: an answer.
+        options: each letter's text.
+        runs: whether "AB" may be two letters.
+    """
     if len(text) > 2_000:
         return frozenset()
     plain = _plain(text)
-    if _LETTERS.fullmatch(plain):
-        return frozenset(
+    same = frozenset(letter for letter, option in options.items() if _same_option(plain, option))
+    if len(options) > 1 and _LOWER.fullmatch(plain):
+        plain = plain.upper()
+    if _RUN.fullmatch(plain):
+        is_run = not same and runs and list(plain) == sorted(set(plain))
+        letters = frozenset(plain if is_run else "")
+    elif _LETTERS.fullmatch(plain):
+        letters = frozenset(
             _LETTER.findall(re.sub(r"(?i)^.*(?:option|choice|answer|letter)s?\b", "", plain))
         )
-    if _RUN.fullmatch(plain) and list(plain) == sorted(set(plain)):
-        return frozenset(plain)
-    labelled = _LABELLED.fullmatch(plain)
-    if labelled and same_text(labelled[2], options.get(labelled[1], "\0")):
-        return frozenset(labelled[1])
-    same = [letter for letter, option in options.items() if _same_option(plain, option)]
-    return frozenset(same) if len(same) == 1 else frozenset()
+    else:
+        labelled = _LABELLED.fullmatch(plain)
+        fits = labelled and same_text(labelled[2], options.get(labelled[1], "\0"))
+        letters = frozenset(labelled[1] if labelled and fits else "")
+    if len(same) > 1 or (same and letters and same != letters):
+        return frozenset()
+    return letters or same
 
 
 def _same_option(text: str, option: str) -> bool:
@@ -169,12 +212,20 @@ def _same_option(text: str, option: str) -> bool:
 
 
 def _options(question: str) -> dict[str, str]:
-    """The options of a question by letter; empty unless they are A, B and so on in order."""
-    found = list(_OPTION.finditer(question[-20_000:]))
-    options: dict[str, str] = {}
-    for each, following in zip_longest(found, found[1:]):
-        letter = each[1] or each[2]
-        if ord(letter) == ord("A") + len(options):
-            end = following.start() if following else None
-            options[letter] = each.string[each.end() : end].strip(" \n,;*_")
-    return options if len(options) > 1 else {}
+    """The last list of options in a question, by letter: A, B and so on, whatever their labels."""
+    for pattern in _OPTIONS:
+        found = list(pattern.finditer(question[-20_000:]))
+        options: dict[str, str] = {}
+        for each, following in zip_longest(found, found[1:]):
+            label = each[each.lastindex or 0]
+            place = int(label) - 1 if label.isdigit() else ord(label.upper()) - ord("A")
+            if place == 0:
+                options = {}
+            if place == len(options):
+                end = following.start() if following else None
+                text = each.string[each.end() : end]
+                text = text if following else text.split("\n")[0]
+                options[chr(ord("A") + place)] = _AFTER_OPTION.sub("", text)
+        if len(options) > 1:
+            return options
+    return {}

@@ -12,12 +12,12 @@ line's start, or a line "**Final Answer**" above the answer.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, zip_longest
 
+from reward_serve_answers.thinking import without_thinking
 from reward_serve_answers.values import DOUBT, MAX_ANSWER, braced, words
 
 MAX_MARKERS = 100
@@ -200,17 +200,6 @@ _UNSEEN_TAG = re.compile(
 )
 _REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right to left
 _INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_THINKING = r"think(?:ing)?|thoughts?"
-_THOUGHT = re.compile(rf"(?<!`)</(?:{_THINKING})>|\[/THINK\]|<\|end_of_thought\|>", re.IGNORECASE)
-_WINDOW, _TAG = 2**16, 32  # characters
-_THINKS = re.compile(rf"(?<!`)<(?:{_THINKING})>|\[THINK\]|<\|begin_of_thought\|>", re.IGNORECASE)
-# Harmony, as gpt-oss writes it, with its control tokens and where a tokenizer has removed them.
-_CHANNEL = re.compile(r"(?:<\|start\|>\w{1,20})?<\|channel\|>\s*(\w{1,20})[^<]{0,80}<\|message\|>")
-_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
-_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z])")
-_FINAL = "assistantfinal"
-_MARKS_OF_THINKING = ("think", "thought", "<|channel|>", _FINAL)  # searching for these is faster
-
 _QUESTION = (
     r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
     r"(?:Q|Question|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
@@ -278,60 +267,14 @@ def committed(response: str) -> Committed:
     Args:
         response: any text; of more than ``MAX_RESPONSE`` characters, its end is read.
     """
-    response = response[-MAX_RESPONSE:]
-    text = without_run_on(without_hidden(without_thinking(response)))
-    text = response if text == response else text.strip()
+    visible = without_thinking(response)[-MAX_RESPONSE:]
+    text = without_run_on(without_hidden(visible))
+    text = text if text == response else text.strip()
     markers = read_markers(text)
     if not markers:
         return Committed(text, markers=markers)
     last = next((marker for marker in reversed(markers) if not is_remark(marker.text)), markers[-1])
     return Committed(text, last.text.strip(), (last.start, last.end), markers)
-
-
-@lru_cache(maxsize=2)
-def without_thinking(text: str) -> str:
-    """The text without thinking and analysis; empty if the response ends before they do."""
-    lower = text.lower()
-    if not any(mark in lower for mark in _MARKS_OF_THINKING):
-        return text
-    channels = list(_CHANNEL.finditer(text))
-    if channels:
-        final = [channel.end() for channel in channels if channel[1].lower() == "final"]
-        text = _MESSAGE_END.split(text[final[-1] :])[0] if final else text[: channels[0].start()]
-    elif _FINAL in text and _ANALYSIS.match(text):
-        text = text.rpartition(_FINAL)[2]
-    end = _end_of_thought(text)
-    opening = _THINKS.search(text, end)
-    visible = text[end : opening.start() if opening else len(text)]
-    if visible.strip() or text.count("</") > MAX_TURNS:
-        return visible
-    return _around_thinking(text)
-
-
-def _end_of_thought(text: str) -> int:
-    """Where the last closing tag ends, sought from the end; 0 without one."""
-    for stop in range(len(text), 0, -_WINDOW):
-        found = deque(_THOUGHT.finditer(text, max(0, stop - _WINDOW - _TAG), stop), maxlen=1)
-        if found:
-            return found[0].end()
-    return 0
-
-
-def _around_thinking(text: str) -> str:
-    """The text around thinking blocks, for a text that ends with one: "18<think></think>"."""
-    kept: list[str] = []
-    start, thinks, thought = 0, False, False
-    for tag in sorted((*_THINKS.finditer(text), *_THOUGHT.finditer(text)), key=re.Match.start):
-        if tag.re is _THOUGHT:
-            if not thinks and thought:
-                kept.append(text[start : tag.start()])
-            elif not thinks:
-                kept.clear()
-            start, thinks, thought = tag.end(), False, True
-        elif not thinks:
-            kept.append(text[start : tag.start()])
-            thinks = True
-    return "".join(kept if thinks else [*kept, text[start:]])
 
 
 def asks_again(text: str) -> bool:

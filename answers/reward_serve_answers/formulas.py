@@ -7,7 +7,8 @@ from typing import Any
 
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-from reward_serve_answers.committed import committed, without_thinking
+from reward_serve_answers.committed import committed
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     TAIL_CHARACTERS,
@@ -40,13 +41,13 @@ def grade_math(response: str, reference: str) -> Grade:
     Raises:
         UnusableReferenceError: math-verify cannot parse the reference.
     """
-    gold, text = gold_answer(reference), without_thinking(response)
-    if ends_without_answer(text):
+    gold, visible = gold_answer(reference), read_thinking(response)
+    if ends_without_answer(visible.text):
         return Grade(ABSTAINED, "cut_off")
-    compared = compare(text[-TAIL_CHARACTERS:], gold)
+    compared = compare(visible.text[-TAIL_CHARACTERS:], gold)
     if compared["rule"] == "reference_not_read":
         raise UnusableReferenceError(not_latex(reference))
-    return Grade(compared["score"], compared["rule"], compared["answer"])
+    return visible.settled(Grade(compared["score"], compared["rule"], compared["answer"]))
 
 
 def compare(response: str, gold: str) -> dict[str, Any]:

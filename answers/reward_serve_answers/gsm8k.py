@@ -25,8 +25,8 @@ from reward_serve_answers.committed import (
     asks_again,
     committed,
     is_remark,
-    without_thinking,
 )
+from reward_serve_answers.thinking import read_thinking, without_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     BE,
@@ -57,7 +57,6 @@ _BEFORE = 200
 _NOT_PLAIN = (  # a rendered page would not show it, or shows it struck out
     *("<!--", "phantom", "\\color", "\\textcolor", "~~", "<span", "<div", "<font", "<p ", "<p>"),
     *("<del", "<s>", "<strike", "<sub", "<sup", "[//]", "&nbsp;", "\n%", "\\begin{comment}"),
-    *("<think", "<thought", "[think]"),
 )
 _INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _END = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|```|\s)+$")  # end-of-text tokens
@@ -188,13 +187,13 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
         return best([_blank(response, gold) for gold in golds])
     if len(response) > MAX_RESPONSE:
         return Grade(ABSTAINED, "response_too_long")
-    text = committed(response).text
+    visible, text = read_thinking(response), committed(response).text
     if is_blank(text):
-        if is_blank(without_thinking(response)):
-            return Grade(WRONG, "only_thinking")
-        return Grade(ABSTAINED, "only_hidden")
+        only_thinks = is_blank(visible.text)
+        grade = Grade(WRONG, "only_thinking") if only_thinks else Grade(ABSTAINED, "only_hidden")
+        return visible.settled(grade)
     stated = _stated(text, response)
-    return best([_grade(stated, gold) for gold in golds])
+    return visible.settled(best([_grade(stated, gold) for gold in golds]))
 
 
 def best(grades: Sequence[Grade]) -> Grade:

@@ -14,8 +14,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from reward_serve_answers.calls import read_json, shown
-from reward_serve_answers.committed import without_thinking
-from reward_serve_answers.values import RIGHT, WRONG, UnusableReferenceError
+from reward_serve_answers.thinking import has_tag, read_thinking
+from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(\w*)(.*?)```[ \t]*$", re.MULTILINE | re.DOTALL)
 _OPEN = re.compile(r"^[ \t]*```", re.MULTILINE)
@@ -25,21 +25,36 @@ _REFERENCE = re.compile(r'"\$(?:ref|dynamicRef)": ("[^"]*")')
 def compare(response: str, schema: str) -> list[Any]:
     """Score, rule and answer of a grade, for a child process: a ``pattern`` can take forever.
 
-    The JSON is the last block fenced as ``json``, or without a name; else the whole response.
+    The JSON is the last block fenced as ``json``, or without a name; else the whole response after
+    its thinking. A tag of thinking in the JSON is data; beside it, it may be either.
     """
-    validator, text = validator_of(schema), without_thinking(response)
-    found = list(_BLOCK.finditer(text))
-    if found:
-        blocks = {block[1].lower(): block[2] for block in found}
-        is_open = _OPEN.search(text, found[-1].end())  # the response was cut off in a block
-        text = "" if is_open else blocks.get("json", blocks.get("", ""))
+    validator, visible = validator_of(schema), read_thinking(response)
+    body = response
     try:
-        value = read_json(text)
+        value = read_json(body)
     except ValueError:
-        return [WRONG, "no_json", None]
+        text = visible.rest.replace("\r\n", "\n")
+        body = _body(text)
+        try:
+            value = read_json(body)
+        except ValueError:
+            grade = visible.settled(Grade(WRONG, "no_json"))
+            return [grade.score, grade.rule, None]
+        if has_tag(text.replace(body, "")):
+            return [ABSTAINED, "thinking_in_doubt", None]
     error = next(validator.iter_errors(value), None)
     rule = f"schema_{error.validator}:{error.json_path}" if error else "schema_fits"
-    return [WRONG if error else RIGHT, shown(rule), shown(text.strip())]
+    return [WRONG if error else RIGHT, shown(rule), shown(body.strip())]
+
+
+def _body(text: str) -> str:
+    found = list(_BLOCK.finditer(text))
+    if not found:
+        return text
+    if _OPEN.search(text, found[-1].end()):  # the response was cut off in a block
+        return ""
+    blocks = {block[1].lower(): block[2] for block in found}
+    return blocks.get("json", blocks.get("", ""))
 
 
 @lru_cache(maxsize=8)
@@ -53,7 +68,7 @@ def validator_of(text: str) -> Any:
         schema = read_json(text)
         Draft202012Validator.check_schema(schema)
         resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver()
-        for reference in _REFERENCE.findall(json.dumps(schema)):
+        for reference in _REFERENCE.findall(json.dumps(schema, default=str)):
             resolver.lookup(json.loads(reference))
     except (ValueError, RecursionError, SchemaError, Unresolvable) as error:
         fault = shown(f"{type(error).__name__}: {getattr(error, 'message', error)}")

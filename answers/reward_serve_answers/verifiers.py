@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from fractions import Fraction
 
-from reward_serve_answers.committed import without_thinking
 from reward_serve_answers.gsm8k import verify_any
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
+    RIGHT,
     WRONG,
     Grade,
     UnusableReferenceError,
@@ -29,12 +30,18 @@ _CLOSING_LINE = re.compile(r"####[ \t]*[-+$]{0,2}[\d.,]*\d\.?\s*\Z")
 
 
 def grade_exact(response: str, reference: str) -> Grade:
-    """Right if the response after its thinking equals the reference, both normalised."""
-    answer = without_thinking(response)
-    right = normalised(answer) == normalised(reference)
-    start = len(response) - len(answer) if response.endswith(answer) else 0
-    span = (start, len(response))
-    return Grade(float(right), "text_matches" if right else "text_differs", span=span)
+    """Right if the response after its thinking equals the reference, both normalised.
+
+    Abstains if it differs and a tag of thinking follows other text, where it may be either.
+    """
+    visible = read_thinking(response)
+    answer, gold = visible.rest, normalised(reference)
+    if gold in (normalised(answer), normalised(response)):
+        start = len(response) - len(answer) if response.endswith(answer) else 0
+        return Grade(RIGHT, "text_matches", span=(start, len(response)))
+    if visible.text != answer:
+        return Grade(ABSTAINED, "thinking_in_doubt")
+    return visible.settled(Grade(WRONG, "text_differs", span=(0, len(response))))
 
 
 def grade_numeric(response: str, reference: str) -> Grade:
@@ -53,16 +60,18 @@ def grade_numeric(response: str, reference: str) -> Grade:
         raise UnusableReferenceError(
             f"{reference[-64:]!a} is not a number; send one, or set rule.verifier: math or exact"
         )
-    if ends_without_answer(response):
+    visible = read_thinking(response)
+    if ends_without_answer(visible.text):
         return Grade(ABSTAINED, "cut_off")
-    runs = _RUN.findall(response[-CLIP_CHARACTERS:])
+    runs = _RUN.findall(visible.text[-CLIP_CHARACTERS:])
     found = next((run for run in reversed(runs) if run not in (".", ",")), None)
     if found is None:
-        return Grade(WRONG, "no_number")
+        return visible.settled(Grade(WRONG, "no_number"))
     clean = found.rstrip(".,")
     is_number = clean not in ("", "-") and _VALUE.fullmatch(clean)
     right = bool(is_number) and Fraction(clean.replace(",", "")) == gold.value
-    return Grade(float(right), "number_matches" if right else "number_differs", found)
+    rule = "number_matches" if right else "number_differs"
+    return visible.settled(Grade(float(right), rule, found))
 
 
 def grade_strict_first(response: str, reference: str) -> Grade:
@@ -80,7 +89,7 @@ def grade_strict_first(response: str, reference: str) -> Grade:
 def grade_strict_last(response: str, reference: str) -> Grade:
     """The GSM8K reward of verl (``verl.utils.reward_score.gsm8k``): the last one counts.
 
-    Of the final 300 characters, with the same score as there for the same text.
+    Of the final 300 characters, with the same score as there for the same text, thinking too.
 
     Raises:
         UnusableReferenceError: the reference holds no answer.
@@ -106,15 +115,14 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
         ValueError: there is no reference.
     """
     grade = verify_any(response, references)
-    answer = response.rpartition("</think>")[2]
-    if "<think>" in answer and grade.outcome != "wrong":
-        return Grade(ABSTAINED, "unfinished_thinking", grade.answer)
+    visible = read_thinking(response)
+    answer = visible.text
     marked = grade.rule != "text_matches" and _CLOSING_LINE.search(answer[-200:])
     if grade.outcome == "wrong" or marked:
         return grade
     if "####" in answer:
         return Grade(ABSTAINED, "strict_marker_in_doubt", grade.answer)
-    return Grade(WRONG, "no_strict_marker", grade.answer)
+    return visible.settled(Grade(WRONG, "no_strict_marker", grade.answer))
 
 
 def grade_match(found: str, reference: str) -> Grade:

@@ -27,7 +27,7 @@ from reward_serve.judging.rendering import (
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
-from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.thinking import without_thinking
 
 _LIMITS = (8192, 4096, 2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]

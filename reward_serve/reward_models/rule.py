@@ -11,7 +11,7 @@ import math
 import numbers
 import pkgutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version as installed_version
 from typing import Any
@@ -41,7 +41,7 @@ from reward_serve_answers import (
     grade_choice,
 )
 from reward_serve_answers.calls import grade_calls
-from reward_serve_answers.committed import without_thinking
+from reward_serve_answers.thinking import Visible, has_tag, read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     RIGHT,
@@ -106,7 +106,8 @@ def _text(name: str) -> Verifier:
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         texts = request.judged, reference
         if name == "choice":
-            question = request.question or ""
+            asked = (turn.text for turn in request.conversation if turn.role == "user")
+            question = "\n".join(asked)
             return await off_loop(takes_long(request), grade_choice, *texts, question)
         return await off_loop(takes_long(request), TEXT_VERIFIERS[name], *texts)
 
@@ -119,16 +120,16 @@ def _math() -> Verifier:
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold = gold_answer(reference)
-        visible = without_thinking(request.judged)
-        if ends_without_answer(visible):
-            return Grade(ABSTAINED, "cut_off")
+        visible = read_thinking(request.judged)
+        if not visible.ended or ends_without_answer(visible.text):
+            return visible.settled(Grade(ABSTAINED, "cut_off"))
         try:
-            compared = await child.call(visible[-TAIL_CHARACTERS:], gold)
+            compared = await child.call(visible.text[-TAIL_CHARACTERS:], gold)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if compared["rule"] == "reference_not_read":
             raise UnusableReferenceError(not_latex(reference))
-        return Grade(compared["score"], compared["rule"], compared["answer"])
+        return visible.settled(Grade(compared["score"], compared["rule"], compared["answer"]))
 
     library = installed_version("math-verify")
     fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
@@ -138,21 +139,27 @@ def _math() -> Verifier:
 def _pattern(pattern: str) -> Verifier:
     """Compares the pattern's last match: its first participating group, or else the whole match.
 
-    Numbers are compared by value, other texts as ``exact`` does.
+    Numbers are compared by value, other texts as ``exact`` does. Thinking is searched only by a
+    pattern that contains its tag.
     """
+    reads_tags = has_tag(pattern)
     child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         gold_answer(reference)
+        visible = read_thinking(request.judged)
+        if reads_tags:
+            visible = Visible(request.judged, request.judged)
         try:
-            match: list[Any] | None = await child.call(pattern, request.judged)
+            match: list[Any] | None = await child.call(pattern, visible.text)
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
         if match is None:
-            return Grade(WRONG, "no_match")
+            return visible.settled(Grade(WRONG, "no_match"))
         found, start, end = match
         grade = await off_loop(takes_long(request), grade_match, found, reference)
-        return Grade(grade.score, grade.rule, found, (start, end))
+        before = max(0, request.judged.rfind(visible.text))
+        return visible.settled(replace(grade, span=(before + start, before + end)))
 
     digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
     fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"

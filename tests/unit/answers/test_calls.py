@@ -52,14 +52,15 @@ def block(text: str) -> str:
 FIND, NOW = call(q="a"), call("now")
 LEFT = [
     (f"{block(FIND)}<tool_call>{FIND}", "cut_off"),
-    (f"<think>{block(FIND)}", "cut_off"),
+    (f"<think>{block(FIND)}", "unfinished_thinking"),
+    ("<|channel|>commentary to=functions.now<|message|>{}", "unfinished_thinking"),
     *(
         (text, "other_syntax")
         for text in (
             f"{FIND}</tool_call>", f"```json\n{FIND}\n```", f"[TOOL_CALLS][{FIND}]",
             FIND.replace("arguments", "parameters"), block("<function=find></function>"),
             "<function=find>{}</function>", "<|python_tag|>find.call()", "[find(q='a'), now()]",
-            "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
+            'Sure.\n[find(q="a")]', 'I call find(q="a").', '{"tool": "find", "args": {"q": "a"}}',
         )
     ),
 ]  # fmt: skip
@@ -75,7 +76,9 @@ LEFT = [
         (block(FIND) * 2, FIND, 0.0, "extra_call"),
         (block(FIND), f"[{FIND}, {FIND}]", 0.0, "missing_call"),
         (block(FIND[:-1]), FIND, 0.0, "arguments_not_json"),
-        (block('{"name": "now", "arguments": "{}"}'), NOW, 0.0, "arguments_not_json"),
+        (block('{"name": "now", "arguments": "{}"}'), NOW, 1.0, "calls_equal"),
+        (block('{"name": "now", "arguments": "now"}'), NOW, 0.0, "arguments_not_json"),
+        (f"{block(NOW)}<think>Done?</think>Done.", "[]", 0.0, "extra_call"),
         ('{"noon": true}', "[]", 1.0, "no_call"),
         ("It is noon.", FIND, 0.0, "missing_call"),
         *((text, reference, None, rule) for text, rule in LEFT for reference in (FIND, "[]")),

@@ -87,8 +87,63 @@ def test_several_letters_are_right_together(response: str) -> None:
     for reference in ("A, C", "AC", "A and C"):
         assert verify(response, reference, "choice").outcome == "right"
     assert verify(response, "A, B", "choice").outcome == "wrong"
-    assert verify(response, "A", "choice").outcome == "wrong"
+    alone = "abstain" if response == "AC" else "wrong"  # which may be an option's text
+    assert verify(response, "A", "choice").outcome == alone
     assert verify("A", "A, C", "choice").outcome == "wrong"
+
+
+ALONE = [
+    "A)", "(A)", "[A]", "A.", "A - ", "A:", "**A.**", "- A:", "A\uff09", "A\u3001", "A\uff0e",
+    "a)", "(a)", "a.", "1.", "(1)", "1)",
+]  # fmt: skip
+OPTIONS = [
+    *(
+        "\n".join(
+            label.replace("A", big).replace("a", big.lower()).replace("1", digit) + f" {name}"
+            for big, digit, name in zip("ABC", "123", ("Rome", "Paris", "Oslo"), strict=True)
+        )
+        for label in ALONE
+    ),
+    "(A) Rome (B) Paris (C) Oslo",
+    "(a) Rome (b) Paris (c) Oslo",
+    "A: Rome B: Paris C: Oslo",
+    "A.Rome\nB.Paris\nC.Oslo",
+    r"$\textbf{(A)}\ Rome\qquad\textbf{(B)}\ Paris\qquad\textbf{(C)}\ Oslo$",
+    "1. Read it.\n2. Answer.\nA. Rome\nB. Paris\nC. Oslo\n\nAnswer with the letter.",
+    "A) Bonn\nB) Bern\nWhat of France?\nA) Rome\nB) Paris\nC) Oslo",
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=ascii)
+def test_options_are_known_in_the_forms_of_data_sets(options: str) -> None:
+    question = f"The capital of France?\n{options}"
+    for answer, outcome in (("Paris", "right"), ("Oslo", "wrong"), ("Berlin", "abstain")):
+        assert grade_choice(f"The answer is {answer}.", "B", question).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "outcome"),
+    [("AB", "A", "right"), ("BC", "A", "wrong"), ("AC", "C", "right"), ("ABC", "A", "wrong")],
+)
+def test_an_options_text_is_never_taken_for_letters(
+    answer: str, reference: str, outcome: str
+) -> None:
+    question = "Which side is the longest?\nA) AB\nB) BC\nC) AC"
+    assert grade_choice(f"\\boxed{{{answer}}}", reference, question).outcome == outcome
+    assert grade_choice(answer, reference).outcome == "abstain"
+
+
+def test_a_letter_that_is_another_options_text_is_undecided() -> None:
+    question = "Which blood type?\nA) B\nB) A\nC) AB"
+    for reference in ("A", "B", "C"):
+        assert grade_choice("The answer is A.", reference, question).outcome == "abstain"
+        assert grade_choice("The answer is AB.", reference, question).score == float(
+            reference == "C"
+        )
+
+
+def test_without_options_a_text_is_no_answer_and_not_wrong() -> None:
+    assert grade_choice("Paris", "B").outcome == "abstain"
 
 
 def test_none_of_the_above_is_an_option_like_others() -> None:

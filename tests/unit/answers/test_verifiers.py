@@ -23,14 +23,14 @@ from reward_serve_answers.verifiers import (
         ("Zu\u0308rich", "Z\u00fcrich", 1.0),
         ("<think>Rome? no</think> Paris", "Paris", 1.0),
         ("[THINK]Rome?[/THINK]Paris", "Paris", 1.0),
-        ("<think>Paris", "Paris", 0.0),
+        ("<think>Paris", "Paris", None),
         ("paris", "Paris", 0.0),
         ("5²", "52", 0.0),
         ("", "Paris", 0.0),
     ],
 )
 def test_exact_overlooks_only_what_cannot_be_seen(
-    response: str, reference: str, score: float
+    response: str, reference: str, score: float | None
 ) -> None:
     assert grade_exact(response, reference).score == score
 

@@ -25,7 +25,7 @@ ROWS = (
     ROOT / "examples" / "gsm8k" / "samples.jsonl",
     ROOT / "lab" / "reward_serve_lab" / "evaluation" / "formats.jsonl",
 )
-DIGEST = "3615b752efa4da2a550ec690996651a290d4b48976fb2bc5c00bdf3cf3bb828c"
+DIGEST = "e75892b04178657d8f8ba9c06ab204528dca95d0bfcae1b090b85caba1c41948"
 
 
 def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
