@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 from reward_serve_answers.choice import grade_choice
 from reward_serve_answers.gsm8k import best, verify_any
-from reward_serve_answers.gsm8k import verify as verify_gsm8k
 from reward_serve_answers.values import (
     Grade,
     UndecidedError,
@@ -40,7 +39,7 @@ VerifierName = Literal[
 ]  # fmt: skip
 
 TEXT_VERIFIERS: dict[str, Callable[[str, str], Grade]] = {
-    "gsm8k": verify_gsm8k,
+    "gsm8k": lambda response, reference: verify_any(response, [reference]),
     "gsm8k_strict": lambda response, reference: verify_strict_any(response, [reference]),
     "gsm8k_strict_first": grade_strict_first,
     "gsm8k_strict_last": grade_strict_last,

@@ -112,19 +112,13 @@ def _graded(response: str, gold: frozenset[str], options: Mapping[str, str]) -> 
     answer = last.text.strip()
     if last.kind == "open_box":
         return Grade(ABSTAINED, "cut_off", answer)
-    runs = _may_be_letters(gold, options)
-    letters = _read(answer, options, runs)
-    earlier = [_read(marker.text, options, runs) for marker in found.markers[:-1]]
+    letters = _read(answer, options, gold)
+    earlier = [_read(marker.text, options, gold) for marker in found.markers[:-1]]
     if any(each and each != letters for each in earlier):
         return Grade(ABSTAINED, "markers_disagree", answer)
     if is_doubted(text, last) or not _stands(text, last, letters, options):
         return Grade(ABSTAINED, "marker_in_doubt", answer)
     return _compared(letters, gold, answer, "marker")
-
-
-def _may_be_letters(gold: frozenset[str], options: Mapping[str, str]) -> bool:
-    """Whether "AB" is two letters: of unknown options, it may be the text of one."""
-    return len(gold) > 1 or len(options) > 1
 
 
 def _compared(letters: frozenset[str], gold: frozenset[str], answer: str, by: str) -> Grade:
@@ -146,15 +140,14 @@ def _stands(text: str, last: Marker, letters: frozenset[str], options: Mapping[s
 
 
 def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str]) -> Grade:
-    runs = _may_be_letters(gold, options)
-    letters = _read(text, options, runs)
+    letters = _read(text, options, gold)
     if letters or _EITHER.fullmatch(_plain(text)):
         return _compared(letters, gold, text.strip(), "letter")
     stated = list(_STATED.finditer(text))
     if stated:
         answer = stated[-1][1]
         marker = Marker(answer, stated[-1].start(), stated[-1].end(), "hash")
-        letters = _read(answer, options, runs)
+        letters = _read(answer, options, gold)
         rest = text[: stated[-1].start()] + text[stated[-1].end() :]
         alone = set(_LETTER.findall(rest)) <= letters | {"A", "I"} and len(stated) == 1
         after = text[marker.end :].strip()
@@ -176,13 +169,12 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read(text: str, options: Mapping[str, str], runs: bool = True) -> frozenset[str]:
+def _read(
+    text: str, options: Mapping[str, str], gold: frozenset[str] | None = None
+) -> frozenset[str]:
     """The letters that are the whole of a text, or of the option whose text it is; none in doubt.
 
-    Args:
-        text: an answer.
-        options: each letter's text.
-        runs: whether "AB" may be two letters.
+    "AB" is two letters unless, of unknown options, it may be the text of the one right option.
     """
     if len(text) > 2_000:
         return frozenset()
@@ -191,7 +183,8 @@ def _read(text: str, options: Mapping[str, str], runs: bool = True) -> frozenset
     if len(options) > 1 and _LOWER.fullmatch(plain):
         plain = plain.upper()
     if _RUN.fullmatch(plain):
-        is_run = not same and runs and list(plain) == sorted(set(plain))
+        known = gold is None or len(gold) > 1 or len(options) > 1
+        is_run = not same and known and list(plain) == sorted(set(plain))
         letters = frozenset(plain if is_run else "")
     elif _LETTERS.fullmatch(plain):
         letters = frozenset(

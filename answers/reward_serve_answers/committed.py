@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, zip_longest
 
-from reward_serve_answers.thinking import without_thinking
+from reward_serve_answers.thinking import places, without_thinking
 from reward_serve_answers.values import DOUBT, MAX_ANSWER, braced, words
 
 MAX_MARKERS = 100
@@ -94,14 +94,7 @@ def is_remark(text: str) -> bool:
 
 
 def read_markers(response: str) -> Sequence[Marker] | None:
-    """Find every marker that is followed by text, in order.
-
-    Args:
-        response: The policy's response.
-
-    Returns:
-        The markers, or None if there are more than `MAX_MARKERS`.
-    """
+    """Every marker that is followed by text, in order; None if there are over `MAX_MARKERS`."""
     found = list(islice(_marked(response), MAX_MARKERS + 1))
     if len(found) > MAX_MARKERS:
         return None
@@ -199,7 +192,7 @@ _UNSEEN_TAG = re.compile(
     rf"<([a-z]{{1,9}})\b(?=[^<>]{{0,200}}(?:{_UNSEEN}))[^<>]{{1,300}}>", re.IGNORECASE
 )
 _REVERSED = re.compile(r"\u202e[^\u202c\n]{0,200}\u202c?")  # shown from right to left
-_INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _QUESTION = (
     r"[ \t#*>]{0,9}(?:(?:next|new|another) )?"
     r"(?:Q|Question|Exercise|Human|User|Instruction)\b[ *\d]{0,9}:"
@@ -262,11 +255,7 @@ class Committed:
 
 @lru_cache(maxsize=2)  # a rule reads it, and then the judge's prompt
 def committed(response: str) -> Committed:
-    """What the response committed to.
-
-    Args:
-        response: any text; of more than ``MAX_RESPONSE`` characters, its end is read.
-    """
+    """What a response committed to; of more than ``MAX_RESPONSE`` characters, its end is read."""
     visible = without_thinking(response)[-MAX_RESPONSE:]
     text = without_run_on(without_hidden(visible))
     text = text if text == response else text.strip()
@@ -329,7 +318,7 @@ def _found_turns(text: str) -> Iterator[re.Match[str]]:
         return
     signs = {found.start() for found in _SHORT_SIGN.finditer(lower)}
     for sign in _SIGNS_OF_TURNS:
-        signs.update(_places(lower, sign))
+        signs.update(places(lower, sign))
     tried = 0
     for at in sorted(signs):
         for start in _TURN_START.finditer(text, max(tried, at - _BEFORE_SIGN), at + 1):
@@ -338,13 +327,6 @@ def _found_turns(text: str) -> Iterator[re.Match[str]]:
                 yield turn
                 tried = turn.end()
         tried = max(tried, at + 1)
-
-
-def _places(text: str, part: str) -> Iterator[int]:
-    at = text.find(part)
-    while at >= 0:
-        yield at
-        at = text.find(part, at + 1)
 
 
 def _introduces(text: str) -> bool:
@@ -357,7 +339,7 @@ def _introduces(text: str) -> bool:
 def without_hidden(text: str) -> str:
     """The text without what a reader of the rendered page would not see."""
     if not text.isascii():
-        text = _INVISIBLE.sub("", _REVERSED.sub("", text))
+        text = INVISIBLE.sub("", _REVERSED.sub("", text))
     if "<" in text:
         text = _without_unseen_tags(_without_comments(text))
     if "\\" in text:

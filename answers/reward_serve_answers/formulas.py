@@ -1,86 +1,188 @@
-"""Compares LaTeX answers with math-verify, which takes a second to import."""
+r"""Compares formulas with math-verify, which takes a second to import.
+
+math-verify reads LaTeX and knows algebra, but it also drops what it does not understand (words,
+relations, bases), rounds to six decimals, and takes a tuple for a set. So an answer reaches it only
+where each sign of it is one of a few that it reads as written, one part at a time, and its verdicts
+on values are confirmed in relative precision.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+import sympy
+from math_verify import LatexExtractionConfig, parse, verify
 
-from reward_serve_answers.committed import committed
-from reward_serve_answers.thinking import read_thinking
+from reward_serve_answers.gsm8k import FORMULA, final_formula
 from reward_serve_answers.values import (
     ABSTAINED,
-    TAIL_CHARACTERS,
+    WRAPPINGS,
     Grade,
     UnusableReferenceError,
-    braced,
-    ends_without_answer,
     gold_answer,
     not_latex,
-    same_text,
 )
 
-# What may be a number of more digits than anyone writes: (10^9)!, 9^{9^9}, 2^{99999}, C(10^9, 9).
-_HUGE = re.compile(
-    r"\d{5} ?!|\^[({ ]{0,4}\d+[)} ]*!|[({\[][^(){}a-zA-Z]{0,20}\^[^()a-zA-Z]{0,20}[)}\]] ?!"
-    r"|\^[({ ]{0,4}-?\d+ ?\^|\^[({ ]{0,4}-?\d{5}"
-    r"|\\[dt]?binom(?:[^\\]{0,9}\^|\D{0,9}\d{5})|(?:\([^()]{0,9}){30}|(?:\{[^{}]{0,9}){30}"
+_EXACT, _DECIMAL = sympy.Float("1e-30"), sympy.Float("1.5e-6")  # relative
+_ROUGH = sympy.Float("0.02")  # decimals so close may be one value, rounded
+_POINTS = tuple(map(sympy.Rational, ("7/3", "-11/5", "13/17", "-3/19", "23/7", "29/31")))
+
+_NAMES = (
+    "alpha beta gamma delta theta lambda mu phi omega pi infty sqrt cdot times sin cos tan cot sec "
+    "csc arcsin arccos arctan log ln exp binom dbinom tbinom"
 )
+_READ = re.compile(  # signs that math-verify reads as written
+    r"(?:\d+(?:\.\d+)?|\.\d+|(?<![a-zA-Z])[a-zA-Z]{1,3}(?![a-zA-Z])(?:_(?:\w|\{\w{1,3}\}))?"
+    r"|\\[dtc]?frac ?(?:\{|\d\d(?!\d))"
+    rf"|\\(?:{'|'.join(_NAMES.split())})(?![a-zA-Z])|(?<=log)_(?:\d(?!\d)|\{{)|\s|[-+*/^!(){{}}\[\]])+"
+)
+_AMBIGUOUS = re.compile(  # AB, 3 4, 2^10, 1\frac{1}{2}, 1/2x, 3e8, \sqrt10; or may be huge
+    r"^[a-zA-Z]{2,}$|\d\s+\.?\d|\^ ?-?\d\d|\d\s*\\[dtc]?frac|/\s*\d+\s*[a-zA-Z\\(]|\d[eE]"
+    r"|\\sqrt ?\d\d|\^ ?(?:\{[^{}]*|\d+ ?)\^|\^ ?\{? ?-?\d{5}|[)}!\]] ?!|\d{5} ?!|binom[^\\]*\d{5}"
+)
+_TIDY = [
+    (re.compile(r"(?<!\\)\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),
+    (re.compile(r"(?<!\\)\\(?:q?quad(?![a-zA-Z])|[ ,;:!])|\s+"), " "),
+    (re.compile(r"\\[dtc]frac"), r"\\frac"),
+    (re.compile(r"^\\?\$\s*|\s*\.?\s*$"), ""),
+    (re.compile(r"^(-?\d{1,3})(?:,|\{,\}| )(\d{3})(?=\.\d|$)"), r"\1\2"),
+]
+_ENDING = re.compile(
+    r"(?:\s*(?:\\?%|\^ ?\{? ?\\circ ?\}?|\\(?:text|mathrm|mbox) ?\{[^{}]*\}(?:\^\d)?))+$"
+)
+_SUBJECT = re.compile(r"^([a-zA-Z](?:_\w|_\{\w+\})?(?:\([a-z]\))?) ?(?:=|\\in(?![a-zA-Z])) ?(?=\S)")
+_MATRIX = re.compile(r"\\begin\{([pb]?matrix)\}(.*)\\end\{\1\}", re.DOTALL)
 
 
 def grade_math(response: str, reference: str) -> Grade:
-    r"""Right if math-verify finds the reference's value at the end of a response.
+    r"""Right if the final answer equals the reference's formula, and both were read whole.
 
-    The reference is parsed as LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``).
-    math-verify extracts the answer from the response's last 5,000 characters, preferring boxes to
-    formulas and formulas to numbers. Abstains where a power, factorial or binomial in the last box
-    may be a number of tens of thousands of digits, and where the last marker has no answer, or one
-    that math-verify does not read.
+    The reference is LaTeX (``\frac{1}{2}``, with or without ``$`` or ``\boxed``). Numbers are
+    decided as ``gsm8k`` does. Lists and sets are compared without order, tuples, intervals and
+    matrices part by part. Abstains on relations, words and units that differ, on what is
+    ambiguous, and where a number may have tens of thousands of digits.
 
     Raises:
         UnusableReferenceError: math-verify cannot parse the reference.
     """
-    gold, visible = gold_answer(reference), read_thinking(response)
-    if ends_without_answer(visible.text):
-        return Grade(ABSTAINED, "cut_off")
-    compared = compare(visible.text[-TAIL_CHARACTERS:], gold)
-    if compared["rule"] == "reference_not_read":
+    grade = final_formula(response, reference)
+    if grade.rule != FORMULA or grade.answer is None:
+        return grade
+    score, rule = compare(grade.answer, gold_answer(reference))
+    if rule == "reference_not_read":
         raise UnusableReferenceError(not_latex(reference))
-    return visible.settled(Grade(compared["score"], compared["rule"], compared["answer"]))
+    return Grade(score, rule, grade.answer)
 
 
-def compare(response: str, gold: str) -> dict[str, Any]:
-    """Compare with math-verify, without its time limit, which needs signals in the main thread."""
-    latex = LatexExtractionConfig()
-    expected = parse(
-        f"\\boxed{{{_bare(gold)}}}", [latex], fallback_mode="no_fallback", parsing_timeout=None
-    )
-    if not expected:
-        return {"score": None, "rule": "reference_not_read", "answer": None}
-    if same_text(response, gold):
-        return {"score": 1.0, "rule": "text_matches", "answer": gold}
-    _, box, end = response.rpartition("\\boxed")
-    boxed = braced(end, 0) if box else None
-    if boxed and _HUGE.search(boxed[0]) and not _HUGE.search(gold):
-        return {"score": None, "rule": "too_large", "answer": None}
-    found = parse(response, [latex, ExprExtractionConfig()], parsing_timeout=None)
-    if not found:
-        clause = committed(response).clause
-        score, rule = (None, "answer_not_read") if clause else (0.0, "no_answer")
-        return {"score": score, "rule": rule, "answer": clause}
-    right = verify(expected, found, timeout_seconds=None)
-    rule = "math_equal" if right else "math_differs"
-    return {"score": float(right), "rule": rule, "answer": str(found[-1])[:200]}
+def compare(answer: str, gold: str) -> tuple[float | None, str]:
+    """Score and rule of a final answer, without a limit of time."""
+    alike = _alike(_bare(answer), _bare(gold))
+    if alike is not None:
+        return float(alike), "math_equal" if alike else "math_differs"
+    return ABSTAINED, "answer_not_read" if _parsed(_bare(gold)) else "reference_not_read"
 
 
-def _bare(gold: str) -> str:
-    text = gold.strip().strip("$").strip()
-    for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
+def _bare(text: str) -> str:
+    text = text.strip().strip("$").strip()
+    for opening, closing in WRAPPINGS:
         text = text.removeprefix(opening).removesuffix(closing)
     return text.strip()
 
 
+def _alike(answer: str, gold: str) -> bool | None:
+    """Whether two answers are equal; None if a sign of one is not understood."""
+    texts = [_tidy(answer), _tidy(gold)]
+    if texts[0].replace(" ", "") == texts[1].replace(" ", ""):
+        return True
+    endings = {"".join(_ENDING.findall(text)).replace(" ", "") for text in texts}
+    subjects = {found[1] for found in map(_SUBJECT.match, texts) if found}
+    if len(endings) > 1 or len(subjects) > 1:
+        return None
+    (kind, ones), (other, others) = (_parts(_SUBJECT.sub("", _ENDING.sub("", t))) for t in texts)
+    if kind != other:
+        return None
+    if not kind:
+        return _same_value(ones[0], others[0])
+    if len(ones) != len(others):
+        return False
+    if kind != "set":
+        found = {_alike(*pair) for pair in zip(ones, others, strict=True)}
+        return False if False in found else None if None in found else True
+    table = [[_alike(one, other) for other in others] for one in ones]
+    if any(None in row for row in table):
+        return None
+    return all(map(any, table)) and all(map(any, zip(*table, strict=True)))
+
+
+def _tidy(text: str) -> str:
+    for pattern, plain in _TIDY:
+        text = pattern.sub(plain, text)
+    return text.strip()
+
+
+def _parts(text: str) -> tuple[str, list[str]]:
+    r"""What a text is, and its parts: "" a value, "set" or list, "()", "\cup", a matrix's shape."""
+    if matrix := _MATRIX.fullmatch(text):
+        rows = [row.split("&") for row in matrix[2].strip().removesuffix(r"\\").split(r"\\")]
+        return f"matrix {[*map(len, rows)]}", [cell.strip() for row in rows for cell in row]
+    if len(pieces := _split(text, r"\cup")) > 1:
+        return r"\cup", pieces
+    if len(pieces := _split(text, ",")) > 1:
+        return "set", pieces
+    if text.startswith(r"\{") and text.endswith(r"\}"):
+        return "set", _split(text[2:-2], ",")
+    if text[:1] in ("(", "[") and text[-1:] in (")", "]"):
+        inside = _split(text[1:-1], ",")
+        return (text[0] + text[-1], inside) if len(inside) > 1 else ("", [text])
+    return "", [text]
+
+
+def _split(text: str, at: str) -> list[str]:
+    pieces, depth, start = [], 0, 0
+    for sign in re.finditer(rf"[(\[{{]|[)\]}}]|{re.escape(at)}", text):
+        if sign[0] != at:
+            depth += 1 if sign[0] in "([{" else -1
+        elif depth == 0:
+            pieces.append(text[start : sign.start()].strip())
+            start = sign.end()
+    return [*pieces, text[start:].strip()]
+
+
+def _same_value(answer: str, gold: str) -> bool | None:
+    if any(_AMBIGUOUS.search(text) or not _READ.fullmatch(text) for text in (answer, gold)):
+        return None
+    one, other = _parsed(answer), _parsed(gold)
+    if not one or not other or one[0].free_symbols != other[0].free_symbols:
+        return None
+    symbols = sorted(one[0].free_symbols, key=str)
+    found = set()
+    for shift in range(3 if symbols else 1):
+        values = dict(zip(symbols, (_POINTS * 9)[shift:], strict=False))
+        found.add(_near(one[0], other[0], values, is_decimal="." in answer + gold))
+    if found == {True}:
+        return verify(other, one, timeout_seconds=None) or None
+    return False if found == {False} else None
+
+
+def _near(one: Any, other: Any, values: dict[Any, Any], *, is_decimal: bool) -> bool | None:
+    left, right = (each.doit().subs(values).evalf(50) for each in (one, other))
+    if not (left.is_finite and right.is_finite):
+        return None
+    size, difference = max(abs(left), abs(right)), abs(left - right)
+    if difference <= size * (_DECIMAL if is_decimal else _EXACT):
+        return True
+    return None if is_decimal and difference <= size * _ROUGH else False
+
+
+def _parsed(text: str) -> list[Any]:
+    config = LatexExtractionConfig()
+    found: list[Any] = parse(
+        f"\\boxed{{{text}}}", [config], fallback_mode="no_fallback", parsing_timeout=None
+    )
+    return found
+
+
 # The first comparison of a kind imports and compiles much; processes are forked after it.
-for _kind in ("0.5", "2^{99}", r"\int_0^1 x dx", r"\sum_{k=1}^9 k", r"\sin(3)", "x^3", r"\sqrt{3}"):
-    compare(f"\\boxed{{{_kind}}}", r"\frac{1}{2}")
+for _kind in ("0.5", "2^{99}", r"\sin(3)", "x^3", r"\sqrt{3}", "(1, 2)"):
+    compare(_kind, r"\frac{1}{2}")

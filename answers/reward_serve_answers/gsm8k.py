@@ -6,8 +6,8 @@ number of the reference's value, where all other markers agree and nothing that 
 follows. Wrong is such a number of clearly another value, two values of which one is the
 reference's, or a text without any answer:
 
-    verify("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
-    verify("The answer is 17.", "#### 18").outcome                       # "wrong"
+    verify_any("She makes 9 * 2 = 18 dollars.\n#### 18", "#### 18").outcome  # "right"
+    verify_any("The answer is 17.", ["#### 18"]).outcome                       # "wrong"
     verify("So she makes $18.", "#### 18").outcome                       # "abstain": no marker
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from reward_serve_answers.committed import (
+    INVISIBLE,
     MAX_RESPONSE,
     OPENER_WORDS,
     Marker,
@@ -40,6 +41,7 @@ from reward_serve_answers.values import (
     WRONG,
     Grade,
     Number,
+    ends_without_answer,
     gold_answer,
     is_blank,
     is_blank_character,
@@ -58,7 +60,8 @@ _NOT_PLAIN = (  # a rendered page would not show it, or shows it struck out
     *("<!--", "phantom", "\\color", "\\textcolor", "~~", "<span", "<div", "<font", "<p ", "<p>"),
     *("<del", "<s>", "<strike", "<sub", "<sup", "[//]", "&nbsp;", "\n%", "\\begin{comment}"),
 )
-_INVISIBLE = re.compile(r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2}|.{300}", re.DOTALL)
+FORMULA = "formula"
 _END = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|```|\s)+$")  # end-of-text tokens
 _CLOSING = re.compile(r"(?:[\s.$*_`)\]}>|]|\\[)\]]|\\end\{[a-z*]{1,12}\}|</answer>)*")
 _COURTESY = re.compile(
@@ -134,47 +137,18 @@ _LEADS = words(
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """What a response states, before it is compared.
+    """What a response states, before it is compared."""
 
-    Attributes:
-        text: what the response committed to.
-        clause: the final answer; None if there is none, or if something may change it.
-        number: the clause's number.
-        why: why there is no clause.
-        last: the final marker.
-        measured: whether its sentence has a unit that converts into others.
-    """
-
-    text: str
-    clause: str | None
-    number: Number | None
-    why: str
+    text: str  # what the response committed to
+    clause: str | None  # the final answer; None if there is none, or if something may change it
+    number: Number | None  # the clause's
+    why: str  # there is no clause
     last: Marker | None = None
-    measured: bool = False
-
-
-def verify(response: str, reference: str) -> Grade:
-    """Prove a response right or wrong against a reference, or abstain.
-
-    Args:
-        response: the policy's response; any text.
-        reference: the gold solution or answer.
-
-    Raises:
-        UnusableReferenceError: the reference contains no answer.
-    """
-    return verify_any(response, [reference])
+    measured: bool = False  # whether its sentence has a unit that converts into others
 
 
 def verify_any(response: str, references: Sequence[str]) -> Grade:
-    """Verify a response against several references, any of which makes it right.
-
-    Args:
-        response: the policy's response; any text.
-        references: at least one gold solution or answer.
-
-    Returns:
-        Right if right by any reference, wrong if wrong by all, else the first abstention.
+    """Prove a response right by any gold solution or answer, or wrong by all; or abstain.
 
     Raises:
         UnusableReferenceError: a reference contains no answer.
@@ -194,6 +168,19 @@ def verify_any(response: str, references: Sequence[str]) -> Grade:
         return visible.settled(grade)
     stated = _stated(text, response)
     return visible.settled(best([_grade(stated, gold) for gold in golds]))
+
+
+def final_formula(response: str, reference: str) -> Grade:
+    """What ``verify_any`` proves; else the final answer, to be compared, in an abstention."""
+    visible, grade = read_thinking(response), verify_any(response, [reference])
+    if grade.outcome != "abstain" or not visible.ended:
+        return grade
+    if ends_without_answer(visible.text):
+        return Grade(ABSTAINED, "cut_off")
+    stated = _stated(committed(response).text, response)
+    is_bare = stated.why == "no_marker" and not _PROSE.search(stated.text)
+    answer = stated.text if is_bare else stated.clause
+    return Grade(ABSTAINED, FORMULA if answer else stated.why or grade.rule, answer)
 
 
 def best(grades: Sequence[Grade]) -> Grade:
@@ -333,7 +320,7 @@ def _stated(text: str, response: str) -> _Stated:
         return _Stated(text, None, None, "another_question", last)
     lower = response.lower()
     hidden = any(map(without_thinking(lower).__contains__, _NOT_PLAIN))
-    if hidden or (not response.isascii() and _INVISIBLE.search(response)):
+    if hidden or (not response.isascii() and INVISIBLE.search(response)):
         return _Stated(text, None, None, "not_plain", last)
     if found.markers is None:
         return _Stated(text, None, None, "too_many_markers")

@@ -104,16 +104,17 @@ def _last_channel(text: str) -> Visible:
 
 def _tags(lower: str) -> list[re.Match[str]] | None:
     """The tags of a text in lower case, in order; None if it has too many of their words."""
-    places = list(islice(chain(*(_places(lower, word) for word in _WORDS)), MAX_WORDS + 1))
+    found = list(islice(chain(*(places(lower, word) for word in _WORDS)), MAX_WORDS + 1))
     tags: dict[int, re.Match[str]] = {}
-    for at in places:
+    for at in found:
         start = max(lower.rfind(first, max(0, at - _REACH), at) for first in _FIRST)
         if start >= 0 and (tag := _TAG.match(lower, start)):
             tags[start] = tag
-    return None if len(places) > MAX_WORDS else [tags[start] for start in sorted(tags)]
+    return None if len(found) > MAX_WORDS else [tags[start] for start in sorted(tags)]
 
 
-def _places(text: str, part: str) -> Iterator[int]:
+def places(text: str, part: str) -> Iterator[int]:
+    """Where a part of a text begins, each time."""
     at = text.find(part)
     while at >= 0:
         yield at

@@ -74,7 +74,9 @@ MAX_TEXT = 120
 """Characters of a number with its unit."""
 MAX_UNIT_WORDS = 4
 MAX_ANSWER = 200
-"""Characters after a marker, and in a box."""
+"""Characters after a marker."""
+MAX_BOX = 2_000
+"""Characters in a box, which may hold a matrix."""
 _OPENING, _BRACE = re.compile(r"\s{0,3}\{"), re.compile(r"[{}]")
 
 
@@ -160,11 +162,7 @@ class Number:
 
 @lru_cache(maxsize=128)  # a group's samples have one reference
 def parse_number(text: str) -> Number | None:
-    """Read the whole of a text as one number; None if any part of it is not understood.
-
-    Args:
-        text: a short text, such as the text after an answer marker.
-    """
+    """Read the whole of a short text as one number; None if a part of it is not understood."""
     if len(text) > MAX_TEXT or not text.isascii() or ".." in text:
         return None
     text = _WRAP.sub("", text).strip()
@@ -214,21 +212,15 @@ _LETTERS = words("a g l")
 
 
 def braced(text: str, start: int) -> tuple[str, int] | None:
-    """Parse the group in braces at `start`.
+    """The text of the group in braces at `start`, after up to three spaces, and where it ends.
 
-    Args:
-        text: A text with LaTeX.
-        start: Position of the group, which may follow up to three spaces.
-
-    Returns:
-        The text between the braces and the position after them, or None if no group begins there
-        or it does not end within `MAX_ANSWER` characters.
+    None if no group begins there, or if it does not end within `MAX_BOX` characters.
     """
     opening = _OPENING.match(text, start)
     if opening is None:
         return None
     depth = 1
-    for brace in _BRACE.finditer(text, opening.end(), opening.end() + MAX_ANSWER):
+    for brace in _BRACE.finditer(text, opening.end(), opening.end() + MAX_BOX):
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
             return text[opening.end() : brace.start()], brace.end()
@@ -241,8 +233,6 @@ _FORMULA_SIGNS = re.compile(r"[\\^_{}=<>+*/|'\u2032]")
 WRAPPINGS = (("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _IN_TEXT = re.compile(r"^\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox) ?\{([^{}\\]*)\}$")
 _CHOICE = re.compile(r"\(?([A-J])[).]")  # of several: "(B)", "B)"
-TAIL_CHARACTERS = 5_000
-"""Of a response, in which math-verify looks for the answer."""
 _FIRST_LOOK = 100  # characters to check before the whole text
 _BLANK_LETTERS = frozenset("$+<=>^`|~\u115f\u1160\u2800\u3164\uffa0")
 _BLANK_CATEGORIES = frozenset(["Cc", "Cf", "Cs", "Mn", "Me"])
@@ -250,15 +240,7 @@ _CASELESS = frozenset(["yes", "no", "true", "false"])
 
 
 def final_answer(reference: str) -> str:
-    r"""Return the gold answer of a solution.
-
-    Args:
-        reference: A solution ending in "#### 18", or with a last "\boxed{18}", or the bare answer.
-
-    Returns:
-        The text after the last "####"; the content of the last box in that or, without a "####",
-        in the whole reference. Stripped.
-    """
+    r"""The gold answer of a solution: what follows its last "####", else its last box, else all."""
     _, marker, end = reference.rpartition("####")
     text = end.strip()
     bare = text.strip("$ ").removeprefix("\\[").removesuffix("\\]").strip()

@@ -41,13 +41,12 @@ from reward_serve_answers import (
     grade_choice,
 )
 from reward_serve_answers.calls import grade_calls
+from reward_serve_answers.gsm8k import FORMULA, final_formula
 from reward_serve_answers.thinking import Visible, has_tag, read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     RIGHT,
-    TAIL_CHARACTERS,
     WRONG,
-    ends_without_answer,
     gold_answer,
     not_latex,
 )
@@ -115,21 +114,20 @@ def _text(name: str) -> Verifier:
 
 
 def _math() -> Verifier:
-    """Compares the end of the response, without thinking, by ``formulas`` in child processes."""
+    """Compares final answers that are not plain numbers by ``formulas``, in child processes."""
     child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
-        gold = gold_answer(reference)
-        visible = read_thinking(request.judged)
-        if not visible.ended or ends_without_answer(visible.text):
-            return visible.settled(Grade(ABSTAINED, "cut_off"))
+        grade = await off_loop(takes_long(request), final_formula, request.judged, reference)
+        if grade.rule != FORMULA or grade.answer is None:
+            return grade
         try:
-            compared = await child.call(visible.text[-TAIL_CHARACTERS:], gold)
+            score, rule = await child.call(grade.answer, gold_answer(reference))
         except UndecidedError as error:
             return Grade(ABSTAINED, error.rule)
-        if compared["rule"] == "reference_not_read":
+        if rule == "reference_not_read":
             raise UnusableReferenceError(not_latex(reference))
-        return visible.settled(Grade(compared["score"], compared["rule"], compared["answer"]))
+        return Grade(score, rule, grade.answer)
 
     library = installed_version("math-verify")
     fingerprint = f"verifier=math;version={VERSION};math_verify={library}"

@@ -71,18 +71,22 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("json_schema", '{"a": 18}', '{"required": ["a"]}', 1.0, "schema_fits", '{"a": 18}'),
     ("json_schema", f'"{"a" * 40}!"', '{"pattern": "^(a+)+$"}', None, "too_slow", None),
     ("json_schema", "[" * 9999, "true", None, "not_computed", None),
-    ("math", r"So $\frac{1}{2}$", "0.5", 1.0, "", r"\frac{1}{2}"),
+    ("math", r"$\frac{1}{2}$", "0.5", 1.0, "", r"$\frac{1}{2}$"),
+    ("math", r"So $\frac{1}{2}$", "0.5", None, "no_marker", None),
     ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
     ("math", r"$(1, 2)$", r"\( (1,2) \)", 1.0, "", None),
     ("math", r"first $17$, then \boxed{18}", "18", 1.0, "", "18"),
     ("math", "<think>17</think> 18", "#### 18", 1.0, "", "18"),
     ("math", r"Of $(10^9)!$, $9^{9^9}$ and \boxed{1500}", "1500", 1.0, "", "1500"),
     ("math", r"\boxed{-18}", "18", 0.0, "", "-18"),
-    ("math", "I cannot tell", "18", 0.0, "", None),
+    ("math", "I cannot tell", "18", None, "no_marker", None),
+    ("math", "I cannot tell", r"\sqrt{2}", None, "no_marker", None),
+    ("math", "", r"\sqrt{2}", 0.0, "empty_response", None),
     ("math", "(1, 2)", "(1, 2)", 1.0, "text_matches", "(1, 2)"),
     ("math", "The answer is sqrt(2)", r"\sqrt{2}", None, "answer_not_read", "sqrt(2)"),
-    ("math", r"\boxed{9^{9^{9^{9}}}}", "18", None, "too_large", None),
-    ("math", r"\boxed{(x+y+z+w)^{200}}", "18", None, "too_slow", None),
+    ("math", r"\boxed{9^{9^{9^{9}}}}", "18", None, "answer_not_read", None),
+    ("math", r"\boxed{\sin(((2^{999})^{999})^{99})}", r"\sqrt{2}", None, "too_slow", None),
+    ("math", r"\boxed{2\sqrt{2}}", r"\sqrt{2}", 0.0, "math_differs", r"2\sqrt{2}"),
     *(
         ("math", rf"\boxed{{{first}}}. No, wait: it is {cut}", "18", None, "cut_off", None)
         for first in ("17", "18")
@@ -159,8 +163,7 @@ async def test_a_hostile_response_costs_a_bounded_time_and_no_score(rule: Rule) 
 HOSTILE = {
     "factorials": r"\boxed{{(10^9+{0})!}}",
     "powers": r"\boxed{{((10^{{9999}})^{{9999}})^{{9{0}}}}}",
-    "polynomials": r"\boxed{{(x+y+z+w)^{{20{0}}}}}",
-    "integrals": r"\boxed{{\int_0^{0} \frac{{\sin(x^5+\ln x)}}{{\sqrt{{1+x^5+e^x}}}} dx}}",
+    "sines": r"\boxed{{\sin(((2^{{999}})^{{999}})^{{9{0}}})}}",
 }
 
 

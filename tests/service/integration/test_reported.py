@@ -1,0 +1,99 @@
+"""What people reported of rules and judges, asked of the deployed service.
+
+Each line of ``tests/service/reported/reading.jsonl`` is a case: ``kind``, ``model``, ``request``,
+``say`` (what an endpoint replies) and ``want``, the right scores, of which "absent" is any status
+without one. A case may move to another table, and is not dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reward_serve import HttpRewardClient, ScoreResult
+from tests.service.integration.applications import rule
+from tests.service.integration.conftest import Deploy, wait_for
+
+APP = "reading"
+TABLE = Path(__file__).parents[1] / "reported" / "reading.jsonl"
+CASES: list[dict[str, Any]] = [json.loads(line) for line in TABLE.open(encoding="utf-8")]
+CRITERIA = [{"name": name, "text": f"The response is {name}."} for name in "abc"]
+AT_START = 'REWARD: 1\n{"a": "yes", "b": "yes", "c": "yes"}'
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    """A stand-in for a hosted model, which replies to a case as its line says."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        case = re.search(r"case-(\d+)-", body)
+        said = CASES[int(case[1])]["say"] if case else AT_START
+        message = {"role": "assistant", "content": said}
+        reply: Any = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
+        reply["choices"] = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        data = json.dumps(reply if isinstance(said, str) else said).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def models(base_url: str) -> list[dict[str, Any]]:
+    hosted: dict[str, Any] = {
+        "kind": "remote",
+        "remote": {"model": "m", "base_url": base_url, "api_key_env": None},
+        "judge": {"template": "similarity", "mode": "generate", "rules_first": False},
+        "resources": {"num_cpus": 0.1},
+    }
+    rubric = {"default": "three", "rubrics": {"three": CRITERIA}}
+    rules = sorted({case["model"] for case in CASES} - {"stub", "rub"})
+    return [
+        {"name": "stub", **hosted},
+        {"name": "rub", **hosted, "judge": {"mode": "generate"}, "rubric": rubric},
+        *(rule(name, name) for name in rules),
+    ]
+
+
+def asked(number: int) -> dict[str, Any]:
+    case = CASES[number]
+    request = {"model": case["model"], **case["request"]}
+    return {"response": f"case-{number}-", **request} if "say" in case else request
+
+
+def test_each_reported_case_has_a_right_score(deploy_app: Deploy, url: str, endpoint: str) -> None:
+    deploy_app(APP, {"models": models(endpoint)})
+    with HttpRewardClient(f"{url}/{APP}", timeout_s=60, max_attempts=3) as http:
+        wait_for("rules and stand-ins", http.is_ready, 120)
+        results = http.score_batch([asked(number) for number in range(len(CASES))])
+    wrong = [
+        (CASES[number], result.status.value, result.score, result.reason)
+        for number, result in enumerate(results)
+        if not _is_wanted(result, CASES[number]["want"])
+    ]
+    assert wrong == []
+
+
+def _is_wanted(result: ScoreResult, want: list[Any]) -> bool:
+    return any(
+        result.score is None if score == "absent" else result.score == pytest.approx(score)
+        for score in want
+    )
