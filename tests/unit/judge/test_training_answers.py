@@ -10,8 +10,8 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from sympy import Expr, simplify, sympify  # type: ignore[import-untyped]
-from sympy.parsing.sympy_parser import (  # type: ignore[import-untyped]
+from sympy import Expr, simplify, sympify
+from sympy.parsing.sympy_parser import (
     implicit_multiplication,
     parse_expr,
     standard_transformations,
