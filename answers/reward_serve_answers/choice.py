@@ -50,17 +50,17 @@ _STYLE = re.compile(
 )
 _LETTERS = re.compile(
     r"(?:the )?(?:correct |right |best )?(?:options?|choices?|answers?|letters?)?[ :]*"
-    r"\(?[A-J]\)?(?:(?: ?,? ?(?:and|&) ?| ?[,;/+] ?)\(?[A-J]\)?)*(?: only)?[.)]?",
+    r"[(\[]?[A-J][)\]]?(?:(?: ?,? ?(?:and|&) ?| ?[,;/+] ?)[(\[]?[A-J][)\]]?)*(?: only)?[.)]?",
 )
 _RUN = re.compile(r"[A-J]{2,10}")
-_LOWER = re.compile(r"\(?[a-j][.)]?")
-_EITHER = re.compile(r"\(?([A-J])\)?(?:,? or (?:\(?([A-J])\)?))+[.)]?")
+_LOWER = re.compile(r"[(\[]?[a-j][.)\]]?")
+_EITHER = re.compile(r"[(\[]?([A-J])[)\]]?(?:,? or (?:[(\[]?([A-J])[)\]]?))+[.)]?")
 _LETTER = re.compile(r"(?<![A-Za-z])[A-J](?![A-Za-z])")
 _STATED = re.compile(  # an answer without a marker
     r"\b(?:(?:correct|right|best) (?:option|choice|letter)(?: here)? (?:is|would be)|it is|it's"
     r"|(?:option|choice)(?= \(?[A-J]\)? is (?:the )?(?:correct|right|best))"
     r"|I(?:'d| would)? (?:choose|pick|select|go with))"
-    r"[ :]*(?:option |choice )?(\**\(?[A-J]\)?\**)(?![A-Za-z'])",
+    r"[ :]*(?:option |choice )?(\**[(\[]?[A-J][)\]]?\**)(?![A-Za-z'])",
     re.IGNORECASE,
 )
 _NO_ANSWER = re.compile(

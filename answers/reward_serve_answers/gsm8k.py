@@ -62,7 +62,7 @@ _NOT_PLAIN = (  # a rendered page would not show it, or shows it struck out
 )
 _PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2}|.{300}", re.DOTALL)
 FORMULA = "formula"
-_END = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|```|\s)+$")  # end-of-text tokens
+_END = re.compile(r"(?:<[|\uff5c][\w\u2581]{1,30}[|\uff5c]>|</s>|```|\s)+$")  # end-of-text tokens
 _CLOSING = re.compile(r"(?:[\s.$*_`)\]}>|]|\\[)\]]|\\end\{[a-z*]{1,12}\}|</answer>)*")
 _COURTESY = re.compile(
     r"(?:\W*(?:I hope (?:it is correct|(?:this|it) helps)|Hope this helps"

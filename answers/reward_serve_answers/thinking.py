@@ -32,6 +32,7 @@ _TAG = re.compile("|".join(f"({opening})|({closing})" for opening, closing in _P
 _WORDS = ("think", "thought", "reasoning", "analysis", "scratchpad", "inner_", "channel")
 _FIRST, _REACH = "<[\u25c1", 12
 
+_AROUND_RESPONSES = ("<|START_RESPONSE|>", "<|END_RESPONSE|>")  # Cohere
 # Harmony, as gpt-oss writes it, with its control tokens and where a tokenizer has removed them.
 _CHANNEL, _MESSAGE = "<|channel|>", "<|message|>"
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
@@ -69,6 +70,8 @@ def read_thinking(text: str) -> Visible:
     What precedes a closing tag without an opening one is thinking: chat templates may open it in
     the prompt. More than ``MAX_WORDS`` words of tags are taken for thinking that has not ended.
     """
+    for token in _AROUND_RESPONSES:
+        text = text.replace(token, "")
     if _CHANNEL in text:
         return _last_channel(text)
     if _ANALYSIS.match(text):

@@ -131,7 +131,7 @@ BE = words(
     because since as until"""
 )
 
-_DIGITS = r"\d{1,3}(?:(?:,|\{,\}|\\,|\\!)\d{3})+|\d{1,30}"
+_DIGITS = r"\d{1,3}(?:(?:,(?:\\!)?|\{,\}|\\,|\\!)\d{3})+|\d{1,30}"
 _NUMBER = re.compile(
     r"(?P<minus>-?) ?(?P<currency>\\?\$ ?)?(?P<inner>-?)"
     r"(?:(?P<top>\d{1,12}) ?/ ?(?P<bottom>\d{1,12})"

@@ -1,8 +1,9 @@
 """What people reported of rules and judges, asked of the deployed service.
 
-Each line of ``tests/service/reported/reading.jsonl`` is a case: ``kind``, ``model``, ``request``,
+Each line of the tables in ``tests/service/reported`` is a case: ``kind``, ``model``, ``request``,
 ``say`` (what an endpoint replies) and ``want``, the right scores, of which "absent" is any status
-without one. A case may move to another table, and is not dropped.
+without one. ``reading.jsonl`` has what was reported, ``fresh.jsonl`` what a reader made up who had
+not seen the code. A case may move to another table, and is not dropped.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from tests.service.integration.applications import rule
 from tests.service.integration.conftest import Deploy, wait_for
 
 APP = "reading"
-TABLE = Path(__file__).parents[1] / "reported" / "reading.jsonl"
-CASES: list[dict[str, Any]] = [json.loads(line) for line in TABLE.open(encoding="utf-8")]
+TABLES = sorted((Path(__file__).parents[1] / "reported").glob("*.jsonl"))
+CASES: list[dict[str, Any]] = [
+    json.loads(line)
+    for table in TABLES
+    for line in table.read_text(encoding="utf-8").strip().split("\n")
+]
 CRITERIA = [{"name": name, "text": f"The response is {name}."} for name in "abc"]
 AT_START = 'REWARD: 1\n{"a": "yes", "b": "yes", "c": "yes"}'
 
