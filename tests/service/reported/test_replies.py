@@ -14,6 +14,13 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
+from reward_serve.templates import (
+    GROUPS,
+    Template,
+    load_template,
+    read_verdict,
+    template_names,
+)
 from tests.service.engines.test_openai import JSON, Endpoint, completion
 
 
@@ -76,6 +83,25 @@ async def test_no_verdict_is_read_from_a_judges_thinking(
     assert reason is None or (result["status"], reason in result["reason"]) == ("unparseable", True)
     cut_off = await scored(completion(say, finish_reason="length"), "judge")
     assert (cut_off["status"], cut_off["score"]) == ("truncated", None)
+
+
+WRITTEN = [
+    load_template(name, folder)
+    for folder in ("", GROUPS)
+    for name in template_names(folder)
+    if load_template(name, folder).generate
+]
+
+
+@pytest.mark.parametrize("template", WRITTEN, ids=lambda template: template.name)
+@pytest.mark.parametrize("thought", ["[THINK]{}", "{}</reasoning>", "<|inner_prefix|>{}"])
+def test_no_template_of_a_response_or_a_group_reads_thinking(
+    template: Template, thought: str
+) -> None:
+    example = template.written.example
+    assert read_verdict(template, example, cut_off=False).status == "ok"
+    found = read_verdict(template, thought.format(example), cut_off=False)
+    assert (found.status, found.score) == ("unparseable", None)
 
 
 YES = '{"a": "yes", "b": "yes", "c": "yes"}'
