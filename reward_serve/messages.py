@@ -82,14 +82,14 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 def as_object(arguments: str) -> dict[str, Any] | None:
     """The arguments of a call; None if they are not a JSON object whose keys differ."""
     try:
-        value = json.loads(arguments, object_pairs_hook=_without_twins)
+        value = json.loads(arguments, object_pairs_hook=without_twins)
         as_json(value)  # which a number beyond a float's range is not
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; of a key that occurs twice, parsers take one value or the other."""
     value = dict(pairs)
     if len(value) < len(pairs):

@@ -358,8 +358,8 @@ class ScoreResult(ResultModel):
     critique: str | None = Field(
         None,
         exclude_if=lambda critique: critique is None,
-        description="The judge's sentence for the policy, if the template asks for one and it does "
-        "has no number and not the words of a reference's final answer; else the key is absent.",
+        description="The judge's sentence for the policy, if the template asks for one and it "
+        "tells no reference's final answer; else the key is absent.",
     )
     model: str | None = None
     template: str | None = None

@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _CHARACTERS_PER_TOKEN = 3
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
-_FINAL = frozenset(["stop", "eos_token", "stop_sequence"])  # the latter two are TGI's
+_FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
@@ -79,17 +80,17 @@ class OpenAIEngine(FrozenModel):
             prompt, max_tokens=1, temperature=0.0,
             logprobs=True, top_logprobs=self._config.top_logprobs,
         )  # fmt: skip
-        _is_cut_off(reply)
-        logprobs = reply.choices[0].logprobs
-        if logprobs is None or not logprobs.content:
+        choice = reply["choices"][0]
+        _is_cut_off(choice)
+        found = dict.fromkeys(labels, 0.0)
+        try:
+            for token in choice["logprobs"]["content"][0]["top_logprobs"]:
+                if (label := token["token"].strip()) in found:  # "1" and " 1" are one label
+                    found[label] += math.exp(min(token["logprob"], 0.0))
+        except (AttributeError, LookupError, TypeError):
             raise EngineError(
                 f"remote.model: {self._config.model} returns no logprobs; set judge.mode: generate"
-            )
-        found = dict.fromkeys(labels, 0.0)
-        for token in logprobs.content[0].top_logprobs:
-            label = token.token.strip()
-            if label in found:  # "1" and " 1" are one label
-                found[label] += math.exp(token.logprob)
+            ) from None
         logs = {label: math.log(p) if p else -math.inf for label, p in found.items()}
         return LabelOutput(logs, _usage(reply))
 
@@ -102,22 +103,23 @@ class OpenAIEngine(FrozenModel):
             top_p=sampling.top_p,
             seed=sampling.sample,
         )
-        # JSON may escape half of a character, which this service's own replies cannot carry.
-        text = (reply.choices[0].message.content or "").encode("utf-8", "replace").decode()
-        return TextOutput(text, _is_cut_off(reply), _usage(reply))
+        choice = reply["choices"][0]
+        cut_off, text = _is_cut_off(choice), _text(choice)
+        if not cut_off and not text.strip():
+            raise UnusableReplyError(f"the endpoint's reply has no text{_why(choice)}")
+        return TextOutput(text, cut_off, _usage(reply))
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """The endpoint's answer, with its own model in place of the request's."""
         settings = {name: value for name, value in body.items() if name != "messages"}
         prompt = Prompt(body["messages"])
         # What is refused may be this caller's value, and scores are asked for with ours.
-        reply = await self._ask(prompt, max_tokens=max_tokens, learns=False, **settings)
-        answer: dict[str, Any] = reply.model_dump(mode="json")
-        return answer
+        return await self._ask(prompt, max_tokens=max_tokens, learns=False, **settings)
 
     async def _ask(
         self, prompt: Prompt, *, max_tokens: int, learns: bool = True, **settings: Any
-    ) -> Any:
+    ) -> dict[str, Any]:
+        """The endpoint's reply as plain JSON; its first choice is an object."""
         import openai
 
         messages: Any = prompt.messages
@@ -132,26 +134,31 @@ class OpenAIEngine(FrozenModel):
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
             sent[limit := self._limit] = max_tokens
             try:
-                reply = await self._client.chat.completions.create(
+                given = await self._client.chat.completions.with_raw_response.create(
                     model=self._config.model,
                     messages=messages,
                     extra_body={**sent, **self._config.extra_body},
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_shortened(error)}") from None
+                    raise RefusedError(f"the endpoint: {_quoted(error)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
-                    f"the endpoint's rate limit: {_shortened(error)}",
+                    f"the endpoint's rate limit: {_quoted(error)}",
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
-            except (openai.OpenAIError, ValueError) as error:  # a reply that is not JSON
-                raise EngineError(f"the endpoint: {_shortened(error)}") from error
+            except openai.OpenAIError as error:
+                raise EngineError(f"the endpoint: {_quoted(error)}") from error
             else:
-                if not getattr(reply, "choices", None):  # the SDK returns a web page as text
-                    raise EngineError("the endpoint's reply has no choices; check remote.base_url")
-                return reply
+                with suppress(ValueError, RecursionError):
+                    reply: dict[str, Any] = given.http_response.json()
+                    if isinstance(_at(reply, "choices", 0), dict):
+                        return reply
+                said = _quoted(given.http_response.text)
+                raise EngineError(
+                    f"the endpoint's reply has no choices: {said}; check remote.base_url"
+                )
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -195,33 +202,51 @@ def remote_key(config: RemoteConfig) -> str:
     return key
 
 
-def _is_cut_off(reply: Any) -> bool:
-    """Whether the reply reached its token limit.
+def _at(value: Any, *path: str | int) -> Any:
+    """What stands at a path in JSON; None where nothing does."""
+    for step in path:
+        try:
+            value = value[step]
+        except (TypeError, LookupError):
+            return None
+    return value
 
-    Raises:
-        UnusableReplyError: it ended for another reason than the limit or the model's own end.
-    """
-    ended = reply.choices[0].finish_reason
+
+def _is_cut_off(choice: dict[str, Any]) -> bool:
+    """Whether the reply reached its token limit; raises if neither that nor the model ended it."""
+    ended = choice.get("finish_reason")
     if ended != "length" and ended not in _FINAL:
         raise UnusableReplyError(
             f"the endpoint ended its reply with finish_reason: {ascii(ended)[:64]}, which is no "
-            "verdict"
+            f"verdict{_why(choice)}"
         )
     return bool(ended == "length")
 
 
-def _shortened(error: Exception) -> str:
-    """The text of an SDK error, which may include a long response body."""
-    return f"{type(error).__name__}: {ascii(str(error))[1:-1][:300]}"
+def _text(choice: dict[str, Any]) -> str:
+    """The message's text; that of parts other than text, such as thinking, is left out."""
+    content = _at(choice, "message", "content")
+    parts = content if isinstance(content, list) else [content]
+    texts = (_at(p, "text") if _at(p, "type") in ("text", "output_text") else p for p in parts)
+    # JSON may escape half of a character, which this service's own replies cannot carry.
+    return "".join(t for t in texts if isinstance(t, str)).encode("utf-8", "replace").decode()
 
 
-def _usage(reply: Any) -> Usage:
-    used = reply.usage
-    if used is None:
-        return Usage()
-    details = getattr(used, "prompt_tokens_details", None)
-    return Usage(
-        prompt_tokens=used.prompt_tokens or 0,
-        cached_tokens=getattr(details, "cached_tokens", None) or 0,
-        completion_tokens=used.completion_tokens or 0,
-    )
+def _why(choice: dict[str, Any]) -> str:
+    """What the endpoint says of a reply without a verdict."""
+    said = _at(choice, "message", "refusal") or choice.get("error")
+    return f": {_quoted(said)}" if said else ""
+
+
+def _quoted(said: object) -> str:
+    return ascii(said)[:300]  # which may be long, and is printed by logs
+
+
+def _usage(reply: dict[str, Any]) -> Usage:
+    used = _at(reply, "usage")
+    counts = {
+        "prompt_tokens": _at(used, "prompt_tokens"),
+        "cached_tokens": _at(used, "prompt_tokens_details", "cached_tokens"),
+        "completion_tokens": _at(used, "completion_tokens"),
+    }
+    return Usage(**{name: n for name, n in counts.items() if isinstance(n, int)})

@@ -45,6 +45,7 @@ from reward_serve.engines.checkpoint import (
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.messages import with_texts
 from reward_serve.schema import Usage
+from reward_serve_answers.thinking import has_tag
 
 _AS_IN_VLLM = {
     *("revision", "tensor_parallel_size", "max_model_len", "max_num_seqs", "dtype"),
@@ -487,6 +488,7 @@ def check_classifier(folder: Path) -> None:
 
 
 _LONG = 2**12
+_OF_CHANNELS = ("<|message|>", "<|channel>")  # of gpt-oss and Gemma
 
 
 class ChatTokenizer:
@@ -512,9 +514,10 @@ class ChatTokenizer:
         definition["truncation"] = definition["padding"] = None
         self._tokenizer = tokenizer
         self._control = Backend.from_str(json.dumps(definition))
-        self._special = {t["id"] for t in definition["added_tokens"] if t["special"]}
-        ids = {t["content"]: t["id"] for t in definition["added_tokens"]}
-        self._harmony = tuple(ids.get(mark) for mark in ("<|channel|>", "<|message|>"))
+        special = {t["id"]: t["content"] for t in definition["added_tokens"] if t["special"]}
+        self._special = special.keys()
+        self._thinking = {i: t for i, t in special.items() if t in _OF_CHANNELS or has_tag(t)}
+        self._channel = "<|channel|>" if "<|channel|>" in special.values() else ""
         added = [t["content"] for t in definition["added_tokens"] if t["content"].strip()]
         self._added = re.compile(f"(?={_any_of(added)}).", re.DOTALL) if added else None
         definition["added_tokens"] = []
@@ -546,19 +549,15 @@ class ChatTokenizer:
         return text
 
     def written(self, ids: Sequence[int], text: str) -> str:
-        """The generated text; what precedes gpt-oss's final channel as a ``<think>`` block.
+        """The generated text, with the control tokens of thinking and no text that looks like one.
 
-        Control tokens mark the channels, and no text can contain one.
+        The text of a model with channels (gpt-oss) begins outside of its final one.
         """
-        channel, message = self._harmony
-        if channel is None:
+        if not self._channel and self._thinking.keys().isdisjoint(ids):
             return text
-        ids = list(ids)
-        start = len(ids) - ids[::-1].index(channel) if channel in ids else len(ids)
-        end = ids.index(message, start) if message in ids[start:] else len(ids)
-        parts = map(self._control.decode, (ids[:start], ids[start:end], ids[end + 1 :]))
-        thought, name, said = (part.replace("</think>", "") for part in parts)
-        return f"<think>{thought}{'</think>' if name.split()[:1] == ['final'] else ''}{said}"
+        runs = itertools.groupby(ids, self._thinking.get)
+        parts = (mark or self.defused(self._control.decode(list(run))) for mark, run in runs)
+        return "".join([self._channel, *parts])
 
     def encode_control(self, text: str) -> list[int]:
         """Tokenise trusted text; special tokens in it become control tokens."""

@@ -11,10 +11,8 @@ import asyncio
 import logging
 import math
 import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -32,6 +30,7 @@ from reward_serve.engines.base import (
 )
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import Cut, ShownPrompt, Turn
+from reward_serve.judging.critiques import tells
 from reward_serve.judging.rendering import (
     CHARACTERS_A_TOKEN,
     LabelError,
@@ -78,6 +77,7 @@ from reward_serve_answers import (
     verify_any,
     verify_strict_any,
 )
+from reward_serve_answers.thinking import without_thinking
 from reward_serve_answers.values import RIGHT, gold_answer
 
 logger = logging.getLogger(__name__)
@@ -89,8 +89,6 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 """The verifiers that may decide before the model."""
 MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
-_NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
-_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,|\s)(?=\d{3}(?!\d))")
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
@@ -281,18 +279,14 @@ class Comparison:
     def critique(self, text: str) -> str | None:
         """The last sentence for the policy in the judge's text, if its template asks for one.
 
-        None if it tells the final answer of a reference, which the policy would learn to copy: in
-        the same words, or as a number that the answer has too.
+        None if it tells the final answer of a reference.
         """
-        pattern, answer = self.template.written.critique, text.rpartition("</think>")[2]
-        found = [match[1] or "" for match in re.finditer(pattern, answer)] if pattern else []
+        if (pattern := self.template.written.critique) is None:
+            return None
+        found = [match[1] or "" for match in re.finditer(pattern, without_thinking(text))]
         critique = found[-1].strip()[:MAX_REASON_CHARACTERS] if found else ""
-        for gold in map(final_answer, self.request.references):
-            words = rf"(?i)(?<!\w){re.escape(gold.strip('$ .'))}(?!\w)"
-            numbers = _numbers(gold)
-            if numbers & _numbers(critique) if numbers else re.search(words, critique):
-                return None
-        return critique or None
+        told = any(tells(critique, reference) for reference in self.request.references)
+        return None if told else critique or None
 
     async def _by_likelihood(self, reference: str) -> ScoreResult:
         """Score by the probability of the reference as the model's reply, token by token.
@@ -441,12 +435,6 @@ def cut_details(prompt: Prompt) -> dict[str, Any]:
     if prompt.cut:
         return {"cut_characters": prompt.cut_characters, "cut_turns": prompt.cut_turns}
     return {"cut_response_characters": prompt.cut_characters} if prompt.cut_characters else {}
-
-
-def _numbers(text: str) -> set[Fraction]:
-    """The numbers in a text, without their signs."""
-    plain = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text))
-    return {Fraction(number) for number in _NUMBER.findall(plain)}
 
 
 def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine
+from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
@@ -40,11 +43,19 @@ from reward_serve.schema import (
     failure,
     retry_after_s,
 )
-from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, last_match
+from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
 
 _CUT = "cut_"
 _Answers = tuple[list[ScoreResult], dict[str, str | None]]
 """The result of each criterion; and of a text that answers all, itself, its reason and critique."""
+
+
+_JSON = json.JSONDecoder(strict=False, object_pairs_hook=without_twins)  # with lines in a reason
+_GOES_ON = re.compile(r"""["'\u2019\u201d]\s*[:}]""")
+# Models write LaTeX in JSON: \sqrt, which is no escape, and \frac and \theta, which are others.
+_ESCAPE = re.compile(r'\\(["\\/n]|[rt](?![a-z])|u[0-9a-fA-F]{4})?')
+_MAX_FAULTS = 64
+_BACKSLASH = "\x1a"  # one character for another, so that places stay
 
 
 class RubricJudge(Judge):
@@ -199,13 +210,14 @@ async def _in_one_text(
     output = await comparison.answer(
         comparison.engine.generate, prompt, comparison.generation.sampling
     )
-    found, reason = last_match(comparison.template, output.text, output.cut_off), None
-    if isinstance(found, ScoreResult):
+    text, reason = visible(output.text, output.cut_off), None
+    if isinstance(text, ScoreResult):
         comparison.forget(prompt)
-        results = [found] * len(criteria)
+        results = [text] * len(criteria)
     else:
-        written, reason = found
-        said = _said(written)
+        names = {criterion.name for criterion in criteria}
+        said, start = _last_object(text, comparison.template.written.verdict, names)
+        reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
         source: Source = "cache" if output.cached else comparison.judge.source
         results = [
             _chosen(said.get(criterion.name), values, source)
@@ -218,12 +230,29 @@ async def _in_one_text(
     return [results[0].model_copy(update=first), *results[1:]], about
 
 
-def _said(written: str) -> dict[str, Any]:
-    try:
-        said = json.loads(written, strict=False)  # which allows a line break in a reason
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
+def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapping[str, Any], int]:
+    """The last JSON object with one of the names, and its place; empty if it cannot be read.
+
+    A reason may quote an object, or a part of one that ends its own: text goes on behind that.
+    """
+    text = _ESCAPE.sub(lambda found: found[0] if found[1] else _BACKSLASH, text)
+    last, place, end, faults = dict[str, Any](), len(text), 0, 0
+    for found in re.finditer(pattern, text):
+        if (start := found.start(1)) < end:
+            continue
+        try:
+            said, after = _JSON.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            last, faults = {}, faults + 1
+            if faults > _MAX_FAULTS:
+                break
+            continue
+        if _GOES_ON.search(text, end, start):
+            last = {}
+        if not names.isdisjoint(said):
+            last, place = said, start
+        end = after
+    return {} if _GOES_ON.search(text, end) else last, place
 
 
 def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
@@ -233,10 +262,14 @@ def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResu
     if said is None:
         return failure(Status.UNPARSEABLE, "the judge's last JSON object has no choice for it")
     known = {label.casefold(): value for label, value in values.items()}
-    score = known.get(str(said).strip().casefold())
+    if known.keys() >= YES_OR_NO.keys():
+        known = {"true": known["yes"], "false": known["no"]} | known
+    plain = str(said) if isinstance(said, str | int | float) else ""
+    score = known.get(plain.strip(" \t\r\n.").casefold())
     if score is None:
         reason = f"the judge's answer is not one of its choices: {', '.join(values)}; see text"
         return failure(Status.UNPARSEABLE, reason)
+    why = why.replace(_BACKSLASH, "\\").encode("utf-8", "replace").decode()  # of half a character
     return ScoreResult(
         status=Status.OK, score=score, source=source, reason=why[:MAX_REASON_CHARACTERS] or None
     )

@@ -21,6 +21,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reward_serve.schema import Mode, ScoreResult, Status, describe_errors, failure
+from reward_serve_answers.thinking import read_thinking
 
 RulesName = Literal["gsm8k", "gsm8k_strict"]
 """Verifiers that abstain unless they prove an answer right or wrong, so may precede a judge."""
@@ -84,7 +85,10 @@ class GenerateForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     instruction: str
-    verdict: str = Field(description="a regular expression; its first group is the verdict")
+    verdict: str = Field(
+        description="a regular expression; its first group is the verdict, or with {criterion} "
+        "begins a JSON object of them"
+    )
     scale: Annotated[float, Field(gt=0)] = Field(1.0, description="verdict with a score of 1")
     critique: str | None = Field(
         None, description="a regular expression; its first group is a sentence for the policy"
@@ -391,12 +395,17 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
         text: the judge's text.
         cut_off: whether the judge reached its token limit.
     """
-    found = last_match(template, text, cut_off)
-    if isinstance(found, ScoreResult):
-        return found
-    written, reason = found
+    answer = visible(text, cut_off)
+    if isinstance(answer, ScoreResult):
+        return answer
+    pattern = template.written.verdict
+    matches = list(re.finditer(pattern, answer))
+    if not matches:
+        reason = f"the judge's text does not match {pattern!r}"
+        return failure(Status.UNPARSEABLE, reason, text=text)
     # The pattern is loose, so that a planted verdict does not win over a conclusion in markdown.
     # The match is parsed strictly, so that "1.5" is not read as "1".
+    written = _whole(answer, *matches[-1].span(1))
     label = written.lstrip(_DECORATION).rstrip(f"{_DECORATION}.")
     label = label.removeprefix("\\boxed{").removesuffix("}")
     score = _score(template, label)
@@ -406,28 +415,20 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
             f"of 0 to {template.written.scale:g}; see text"
         )
         return failure(Status.UNPARSEABLE, why, text=text)
-    return ScoreResult(status=Status.OK, score=score, label=label, reason=reason, text=text)
+    reason = answer[: matches[-1].start()].strip()[-MAX_REASON_CHARACTERS:]
+    return ScoreResult(status=Status.OK, score=score, label=label, reason=reason or None, text=text)
 
 
-def last_match(
-    template: Template, text: str, cut_off: bool
-) -> tuple[str, str | None] | ScoreResult:
-    """The last verdict that the pattern matches and what was said before it, or the failure."""
+def visible(text: str, cut_off: bool) -> str | ScoreResult:
+    """What a judge said after its thoughts, or the failure if it did not finish."""
     if cut_off:
         reason = "the judge was cut off; raise judge.max_tokens"
         return failure(Status.TRUNCATED, reason, text=text)
-    # Some chat templates open the thinking block in the prompt, so the text may only end it.
-    answer = text.rpartition("</think>")[2]
-    if "<think>" in answer:
+    said = read_thinking(text)
+    if not said.ended:
         reason = "the judge never finished thinking"
         return failure(Status.UNPARSEABLE, reason, text=text)
-    pattern = template.written.verdict
-    matches = list(re.finditer(pattern, answer))
-    if not matches:
-        reason = f"the judge's text does not match {pattern!r}"
-        return failure(Status.UNPARSEABLE, reason, text=text)
-    before = answer[: matches[-1].start()].strip()[-MAX_REASON_CHARACTERS:]
-    return _whole(answer, *matches[-1].span(1)), before or None
+    return said.text
 
 
 def _whole(text: str, start: int, end: int) -> str:

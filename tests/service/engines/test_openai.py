@@ -134,7 +134,7 @@ HALF["usage"] = {"prompt_tokens": None, "completion_tokens": None, "total_tokens
         ("generate", completion(None, finish_reason="length"), "truncated", ""),
         ("label", completion(), "error", "judge.mode: generate"),  # it has no logprobs
         ("label", {**completion(), "choices": []}, "error", "no choices"),
-        ("label", httpx.Response(200, headers=JSON, content=b'{"cho'), "error", "JSONDecodeError"),
+        ("label", httpx.Response(200, headers=JSON, content=b'{"cho'), "error", "no choices"),
         ("label", httpx.ConnectError("refused"), "error", "APIConnectionError"),
         ("label", httpx.Response(400, json=REFUSED), "invalid", "too long"),
         ("label", httpx.Response(401, json=REFUSED), "error", "too long"),

@@ -1,0 +1,322 @@
+"""What judges and rubrics at an endpoint were reported to reply, and what is read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from reward_serve.config.models import RemoteModel
+from reward_serve.judging.critiques import tells
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.judge import Judge
+from reward_serve.reward_models.rubric import RubricJudge
+from reward_serve.templates import (
+    GROUPS,
+    Template,
+    load_template,
+    read_verdict,
+    template_names,
+)
+from tests.service.engines.test_openai import JSON, Endpoint, completion
+
+
+async def scored(reply: Any, kind: str, mode: str = "generate") -> dict[str, Any]:
+    """The result of one request to a judge or rubric at an endpoint with this reply."""
+    config: dict[str, Any] = {"name": kind, "kind": "remote", "remote": {"model": "m"}}
+    config["judge"] = {"mode": mode}
+    asked = {"response": "r", "question": "q"}
+    model: type[Judge] = Judge
+    if kind == "rubric":
+        criteria = [{"name": name, "text": f"Is it {name}?"} for name in "abc"]
+        config["rubric"] = {"rubrics": {"own": criteria}, "default": "own"}
+        model = RubricJudge
+    else:
+        template = "similarity" if mode == "generate" else "final_answer"
+        config["judge"] |= {"template": template, "rules_first": False}
+        asked["reference"] = "1"
+    engine = Endpoint(reply).engine()
+    judge = model(RemoteModel.model_validate(config), engine)
+    result = await Scorer(kind, judge, Admission(8, 8)).score(asked)
+    orjson.dumps(result)  # as the ingress writes it
+    return result
+
+
+UNFINISHED = "never finished thinking"
+THOUGHT = "Hm.\nREWARD: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("say", "score", "reason"),
+    [
+        ("[THINK]never closed. REWARD: 1", None, UNFINISHED),
+        ("<|channel|>analysis<|message|>never closed. REWARD: 1", None, UNFINISHED),
+        ("<thinking>never closed. REWARD: 1", None, UNFINISHED),
+        ("<THINK>never closed. REWARD: 1", None, UNFINISHED),
+        ("\u25c1think\u25b7never closed. REWARD: 1", None, UNFINISHED),
+        ("<seed:think>never closed. REWARD: 1", None, UNFINISHED),
+        ("<|START_THINKING|>never closed. REWARD: 1", None, UNFINISHED),
+        ("REWARD: 0.5\n<reasoning>But wait. REWARD: 1", None, UNFINISHED),
+        ("[THINK]draft\nREWARD: 1\n[/THINK]\nI cannot say.", None, "does not match"),
+        (f"{THOUGHT}</think>\nIt differs.", None, "does not match"),
+        (f"<scratchpad>{THOUGHT}</scratchpad>REWARD: 0.25", 0.25, None),
+        (f"<think>It has `</think>` in it. {THOUGHT}</think>REWARD: 0.25", 0.25, None),
+        (f"<|START_THINKING|>{THOUGHT}<|END_THINKING|>REWARD: 0.25", 0.25, None),
+        (f"<|inner_prefix|>{THOUGHT}<|inner_suffix|>REWARD: 0.25", 0.25, None),
+        (
+            f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant"
+            "<|channel|>final <|constrain|>json<|message|>REWARD: 0.25<|return|>",
+            0.25,
+            None,
+        ),
+        (f"<|channel|>commentary<|message|>{THOUGHT}", None, UNFINISHED),
+    ],
+)
+async def test_no_verdict_is_read_from_a_judges_thinking(
+    say: str, score: float | None, reason: str | None
+) -> None:
+    result = await scored(completion(say), "judge")
+    assert result["score"] == score
+    assert reason is None or (result["status"], reason in result["reason"]) == ("unparseable", True)
+    cut_off = await scored(completion(say, finish_reason="length"), "judge")
+    assert (cut_off["status"], cut_off["score"]) == ("truncated", None)
+
+
+WRITTEN = [
+    load_template(name, folder)
+    for folder in ("", GROUPS)
+    for name in template_names(folder)
+    if load_template(name, folder).generate
+]
+
+
+@pytest.mark.parametrize("template", WRITTEN, ids=lambda template: template.name)
+@pytest.mark.parametrize("thought", ["[THINK]{}", "{}</reasoning>", "<|inner_prefix|>{}"])
+def test_no_template_of_a_response_or_a_group_reads_thinking(
+    template: Template, thought: str
+) -> None:
+    example = template.written.example
+    assert read_verdict(template, example, cut_off=False).status == "ok"
+    found = read_verdict(template, thought.format(example), cut_off=False)
+    assert (found.status, found.score) == ("unparseable", None)
+
+
+YES = '{"a": "yes", "b": "yes", "c": "yes"}'
+NO = '{"a": "no", "b": "no", "c": "no"}'
+UNESCAPED = '", "verdict": "yes"}, "b": "yes", "c": "yes"} {{x'
+"""Which a judge quotes as it stands, so that it ends the reason and the object."""
+
+
+@pytest.mark.parametrize(
+    ("say", "answers"),
+    [
+        (r'Well.```json{"a":{"reason":"$\\frac{1}{2}$","verdict":"Yes"},"b":"no","c":"YES"}```',
+         "101"),
+        (r'{"a":{"reason":"\(x^{2}\) by \sqrt{4}","verdict":"yes"},"b":"no","c":"yes"}', "101"),
+        (r'{"a":{"reason":"the \"}\" in \u007b\frac{1}{2}","verdict":"no"},"b":"no","c":"no"}',
+         "000"),
+        ('{"a":true,"b":false,"c":true}', "101"),
+        ('{"a":{"verdict":true},"b":{"verdict":"False"},"c":"true"}', "101"),
+        ('{"a":{"reason":"two\nlines\t}","verdict":"yes."},"b":" No ","c":"no"}', "100"),
+        ('{"a":{"verdict":"no","reason":"{"},"b":"no","c":"yes"} So \\(x^{2}\\) is met.', "001"),
+        ('The set {"x", "y"} is right. ' + NO, "000"),
+        (f"It says {YES}, but:\n{NO}", "000"),
+        (f"First {NO}. On reflection:\n```\n{YES}\n```", "111"),
+        (f'{YES[:-1]}, "summary": {{"a": "no"}}}}', "111"),
+        (YES + ' {"overall": "good"}', "111"),
+        (f"[{YES}]", "111"),
+        ('{"a": "yes", "a": "no", "b": "no", "c": "yes"}', "---"),
+        ('{"a": {"verdict": "no", "verdict": "yes"}, "b": "no", "c": "yes"}', "---"),
+        ('{"a": 1, "b": 0, "c": null}', "---"),
+        ('{"a": ["yes"], "b": {"verdict": {"a": "yes"}}, "c": "yes"}', "--1"),
+        ('{"a": "mostly", "b": "yes and no", "c": {"reason": "yes"}}', "---"),
+        ("{'a': 'yes', 'b': 'yes', 'c': 'yes'}", "---"),
+        (f"It says {YES}, but: {{'a': 'no', 'b': 'no', 'c': 'no'}}", "---"),
+        (f"It says {YES}, but: {{a: no, b: no, c: no}}", "---"),
+        (f"It says {YES}, but: {NO[:-1]}", "---"),
+        (f"It says {YES}, but: {NO[:-1]},}}", "---"),
+        (f'{{"a": {{"reason": "it says {YES}", "verdict": "no"}}, "b": "no", "c": "no"}}', "---"),
+        (f'{{"a": "no", "b": "no", "c": {{"verdict": "no", "reason": "it says {YES} {{x"}}}}',
+         "---"),
+        (f'{{"a": {{"reason": "it says {UNESCAPED}", "verdict": "no"}}, "b": "no", "c": "no"}}',
+         "---"),
+        ('{"a":{"reason":"half of one: \\ud83d","verdict":"yes"},"b":"no","c":"no"}', "100"),
+        ('{"a":' * 9_000 + YES, "---"),
+        ('{"a": {"reason": ' + "[" * 900 + "]" * 900 + ', "verdict": "yes"}, "b": "no", "c": "no"}',
+         "100"),
+        (f"[THINK]{YES}", "---"),
+        (f"[THINK]{YES}[/THINK]{NO}", "000"),
+        ("All criteria are met.", "---"),
+    ],
+)  # fmt: skip
+async def test_a_rubrics_last_json_object_is_read_as_json(say: str, answers: str) -> None:
+    result = await scored(completion(say), "rubric")
+    parts = result["components"].values()
+    shown = "".join("-" if part["score"] is None else f"{part['score']:g}" for part in parts)
+    assert shown == answers
+    assert {part["status"] for part in parts if part["score"] is None} <= {"unparseable"}
+    mean = pytest.approx(answers.count("1") / 3, abs=1e-9)
+    assert result["score"] == (None if "-" in answers else mean)
+
+
+async def test_a_reason_with_latex_is_shown_as_it_was_written() -> None:
+    why = r"\(\frac{1}{2}\) by \theta \times \sqrt{2}"
+    say = f'{{"a": {{"reason": "{why}", "verdict": "yes"}}, "b": "no", "c": "no"}}'
+    result = await scored(completion(say), "rubric")
+    assert result["components"]["a"]["reason"] == why
+
+
+def choice(**message: Any) -> Any:
+    """A reply whose message has these fields."""
+    reply = completion(None)
+    reply["choices"][0]["message"] |= message
+    return reply
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "REWARD: 1"}]},
+    {"type": "reasoning", "text": "REWARD: 1"},
+    {"type": "text", "text": "They agree.\nREW"},
+    {"type": "output_text", "text": "ARD: 0.5"},
+    "!",
+    {"type": "text", "text": None},
+    None,
+]
+CALL = {"id": "1", "type": "function", "function": {"name": "score", "arguments": '{"REWARD": 1}'}}
+FAULT = {"message": "Provider returned error", "code": 502}
+WEB_PAGE = httpx.Response(200, text="<html>Sign in</html>", headers={"content-type": "text/html"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "said"),
+    [
+        (choice(content=PARTS[:4]), "ok", ""),
+        (choice(content={"type": "text", "text": "REWARD: 0.5"}), "ok", ""),
+        (completion("REWARD: 0.5", message={"content": "REWARD: 0.5"}), "ok", ""),
+        (choice(content=PARTS[:2]), "unparseable", "has no text"),
+        (choice(content=PARTS), "unparseable", "neither a label nor"),
+        (completion(message=None), "unparseable", "has no text"),
+        (completion(message="REWARD: 0.5"), "unparseable", "has no text"),
+        (choice(content=[]), "unparseable", "has no text"),
+        (choice(content=7), "unparseable", "has no text"),
+        (choice(refusal="I can't grade this."), "unparseable", "I can't grade this."),
+        (choice(reasoning="REWARD: 1", thinking="REWARD: 1"), "unparseable", "has no text"),
+        (choice(tool_calls=[CALL]), "unparseable", "has no text"),
+        (completion(None, finish_reason="tool_calls"), "unparseable", "tool_calls"),
+        (completion("REWARD: 1", finish_reason="content_filter"), "unparseable", "content_filter"),
+        (completion("REWARD: 1", finish_reason={"type": "stop"}), "unparseable", "finish_reason"),
+        (completion(None, finish_reason="error", error=FAULT), "unparseable", "Provider returned"),
+        (completion(None, message=None, finish_reason="length"), "truncated", "max_tokens"),
+        ({**completion(), "choices": None}, "error", "no choices"),
+        ({**completion(), "choices": [None]}, "error", "no choices"),
+        ({**completion(), "choices": "none"}, "error", "no choices"),
+        ({**completion(), "choices": {"message": "REWARD: 1"}}, "error", "no choices"),
+        ({"error": FAULT}, "error", "Provider returned error"),
+        ({"error": "model is loading"}, "error", "model is loading"),
+        ({"detail": "Not authenticated"}, "error", "Not authenticated"),
+        ({}, "error", "no choices"),
+        ([completion("REWARD: 1")], "error", "no choices"),
+        ("REWARD: 1", "error", "no choices"),
+        (httpx.Response(200, json=None), "error", "no choices"),
+        (WEB_PAGE, "error", "Sign in"),
+        (httpx.Response(200, text="", headers=JSON), "error", "no choices"),
+        (httpx.Response(200, text="[" * 100_000, headers=JSON), "error", "no choices"),
+        ({**completion("REWARD: 0.5"), "usage": None}, "ok", ""),
+        ({**completion("REWARD: 0.5"), "usage": ["many"]}, "ok", ""),
+        ({**completion("REWARD: 0.5"), "usage": {"prompt_tokens": "9"}}, "ok", ""),
+    ],
+)
+async def test_an_endpoints_reply_is_read_or_a_typed_reason_in_its_words(
+    reply: Any, status: str, said: str
+) -> None:
+    result = await scored(reply, "judge")
+    assert (result["status"], result["score"]) == (status, 0.5 if status == "ok" else None)
+    assert said in (result["reason"] or "")
+    assert len(result["reason"] or "") < 500 and "Error:" not in (result["reason"] or "")
+
+
+NEXT = {"token": "1", "logprob": -0.1}
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "status", "said"),
+    [
+        ({"content": [{"top_logprobs": [NEXT, {"token": " 0", "logprob": -3}]}]}, "ok", ""),
+        ({"content": [{"top_logprobs": [{"token": "1", "logprob": 1e9}]}]}, "ok", ""),
+        (None, "error", "judge.mode: generate"),
+        ({"content": None}, "error", "judge.mode: generate"),
+        ({"content": []}, "error", "judge.mode: generate"),
+        ({"content": [None]}, "error", "judge.mode: generate"),
+        ({"content": [{"top_logprobs": None}]}, "error", "judge.mode: generate"),
+        (["1"], "error", "judge.mode: generate"),
+        ({"content": [{"top_logprobs": []}]}, "unparseable", "include no label"),
+        ({"content": [{"top_logprobs": [{"token": "1", "logprob": None}]}]}, "error",
+         "judge.mode: generate"),
+        ({"content": [{"top_logprobs": [NEXT, {"token": None}]}]}, "error", "judge.mode: generate"),
+    ],
+)  # fmt: skip
+async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
+    logprobs: Any, status: str, said: str
+) -> None:
+    reply = completion(None, message=None)
+    reply["choices"][0]["logprobs"] = logprobs
+    result = await scored(reply, "judge", "label")
+    assert (result["status"], result["score"]) == (status, 1.0 if status == "ok" else None)
+    assert said in (result["reason"] or "")
+
+
+@pytest.mark.parametrize(
+    ("critique", "reference"),
+    [
+        ("It is Paris, not Lyon.", "(B) Paris"),
+        ("Look at option B again.", "(B) Paris"),
+        ("It should be b.", "**B**"),
+        ("The capital is (b).", r"\textbf{(B)}\ Paris"),
+        ("The right one is B.", "B. Paris"),
+        ("\u24b7 fits better.", "B"),
+        ("The answer is a, because it cools.", "(A)"),
+        ("A is right.", "A"),
+        ("You should choose A here.", "A"),
+        ("It skips C.", "A, C"),
+        ("It is Paris.", "Paris, France"),
+        ("It is \uff30\uff21\uff32\uff29\uff33.", r"\text{Paris}"),
+        ("It is Pa\u00adris.", "Paris"),
+        ("It is Malmo\u0308.", "Malm\u00f6"),
+        ("\u7b54\u6848\u5e94\u4e3a\u5df4\u9ece\u3002", "(B) \u5df4\u9ece"),
+        ("\u5e94\u9009B\u3002", "B"),
+        ("\u6b63\u89e3\u306f\u6771\u4eac\u3067\u3059\u3002", "\u6771\u4eac"),
+        ("\uc815\ub2f5\uc740 \ud30c\ub9ac\uc785\ub2c8\ub2e4.", "\ud30c\ub9ac"),
+        ("\u041e\u0442\u0432\u0435\u0442 \u041f\u0430\u0440\u0438\u0436\u0430.",
+         "\u041f\u0430\u0440\u0438\u0436"),
+        ("It should be 0.5.", r"\frac{1}{2}"),
+        ("It should be -0.5.", r"-\dfrac12"),
+        ("It should be 1/2.", r"\frac{1}{2}"),
+        ("It should be \u00bd.", r"\frac{1}{2}"),
+        ("It should be 50%.", r"\frac{1}{2}"),
+        ("It should be \uff10.\uff15.", "1/2"),
+        ("It should be 0.333.", r"\frac{1}{3}"),
+        ("It should be 3/2.", "1\u00bd"),
+        ("It should be 1.5.", r"1\frac{1}{2}"),
+        ("It should be \u0662\u0665.", "25"),
+    ],
+)  # fmt: skip
+def test_a_critique_tells_an_answer_in_other_forms(critique: str, reference: str) -> None:
+    assert tells(critique, reference)
+
+
+@pytest.mark.parametrize(
+    ("critique", "reference"),
+    [
+        ("A sign was lost in a later step.", "A"),
+        ("A careful look shows a wrong unit.", "(A) Rome"),
+        ("It isn't a sum: it's a product.", "(B) Paris"),
+        ("The areas are added, which counts the overlap twice.", r"\frac{1}{2}"),
+        ("\u6771\u5317\u306f\u9055\u3046\u3002", "\u6771\u4eac"),
+        ("You reduced the wrong fraction.", "red"),
+    ],
+)
+def test_a_critique_that_names_a_mistake_tells_nothing(critique: str, reference: str) -> None:
+    assert not tells(critique, reference)
