@@ -134,10 +134,10 @@ def _between(text: str, tags: list[re.Match[str]]) -> Visible:
         before = text[start : tag.start()]
         if thinking is None and closes:
             is_last = not text[tag.end() :].strip()
+            doubtful = doubtful or seen or is_last
             if seen and is_last and before.strip():
                 kept.append(before)  # a stray tag ends the text
-            elif seen or is_last:
-                doubtful = True
+            else:
                 kept.clear()
             start = tag.end()
             lead = lead if seen else start

@@ -425,7 +425,8 @@ def visible(text: str, cut_off: bool) -> str | ScoreResult:
         reason = "the judge was cut off; raise judge.max_tokens"
         return failure(Status.TRUNCATED, reason, text=text)
     said = read_thinking(text)
-    if not said.ended:
+    quoted = said.doubtful and text.rstrip().endswith(tuple(">]\u25b7"))  # a tag within thinking
+    if not said.ended or quoted:
         reason = "the judge never finished thinking"
         return failure(Status.UNPARSEABLE, reason, text=text)
     return said.text

@@ -182,6 +182,7 @@ def test_the_last_verdict_wins(template: Template, text: str, score: float) -> N
         (FINAL, "VERDICT: ", ["-1", "nan", "10", "01", "1x", "\u0661", "1.5", "1/2", "1 or 0"]),
         (FINAL, "VERDICT: 1\n", ["VERDICT: 10", "<think>VERDICT: 1"]),
         (FINAL, "<think>17</think>", ["<think>VERDICT: 1"]),
+        (FINAL, "<think>It says </think>", ["VERDICT: 1</think>"]),
         (FINAL, "VERDICT: 1</think>", ["", "Done."]),
         (MARKS, "Score: 3\nScore: ", ["10.01", "-1", "1e0", "nan", "inf", "excellent", "7/10"]),
         (MARKS, "Score: 3\nScore: ", ["GOOD", "7,5", "7%", "+7"]),
