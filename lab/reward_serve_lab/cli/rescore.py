@@ -31,7 +31,7 @@ progress, console = Console(stderr=True), Console()
 File = Annotated[
     Path,
     typer.Argument(
-        help="A verdict log, or rollouts as JSON lines (also .gz) or Parquet: rows as for score, or "
+        help="A verdict log, or rollouts as JSON lines (or .gz) or Parquet: rows as for score, or "
         "dumps of verl, SkyRL or TRL; a file or a folder."
     ),
 ]
