@@ -29,8 +29,7 @@ _SCALED = frozenset({"grpo", "gspo", "cispo"})
 async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     """A sample's score; NaN if undecided, because slime treats None as not yet scored.
 
-    What tools wrote, which ``loss_mask`` marks, is not scored; between turns stands a line break.
-    With ``--group-rm``, and for a trajectory of several samples, slime passes a list of samples,
+    Text that ``loss_mask`` marks as a tool's is not scored. With ``--group-rm``, and for a trajectory of several samples, slime passes a list of samples,
     and the result is a list too.
 
     Raises:

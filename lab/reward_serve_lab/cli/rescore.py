@@ -65,8 +65,8 @@ def rescore(
 ) -> None:
     """Score stored rollouts with another judge, template or version, and compare.
 
-    Run it again to resume after a kill, and to ask again for what has no result: rows that are left
-    over are counted, and make the exit code 1.
+    Run it again to resume after a kill, and to ask again for what has no result; while rows are
+    left over, the exit code is 1.
     """
     name = re.sub(r"\.(jsonl|parquet|gz)", "", file.absolute().name)
     out = out or (file if file.is_dir() else file.parent) / f"rescored-{name}.jsonl"

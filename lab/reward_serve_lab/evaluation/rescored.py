@@ -110,9 +110,9 @@ def _files(path: Path) -> tuple[list[Path], list[str]]:
         return [path], []
     found = [each for kind in ("jsonl", "jsonl.gz", "parquet") for each in path.glob(f"*.{kind}")]
     others = [each for each in found if not each.name.startswith("rescored-")]
-    left_out = [each for each in path.glob("*.gz") if not each.name.endswith(".jsonl.gz")]
-    faults = [f"{each}: is left out; decompress it, or name it .jsonl.gz" for each in left_out]
-    return sorted(path.glob("verdicts-*.jsonl*")) or sorted(others), faults
+    files = sorted(path.glob("verdicts-*.jsonl*")) or sorted(others)
+    left_out = sorted({*path.glob("*.gz")} - {*found, *files})
+    return files, [f"{each}: is left out; unpack it, or name it .jsonl.gz" for each in left_out]
 
 
 def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:

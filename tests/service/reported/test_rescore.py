@@ -73,14 +73,15 @@ def test_a_compressed_file_or_log_is_read_and_scored(service: FakeService, tmp_p
     packed(tmp_path / "more.jsonl.gz", ROW, ROW)
     assert len(read_rollouts(tmp_path)[0]) == 3
     packed(tmp_path / "verdicts-judge-1.jsonl.1.gz", ROW)
-    assert len(read_rollouts(tmp_path)[0]) == 1
+    ((rollout,), faults) = read_rollouts(tmp_path)
+    assert (rollout.score, faults) == (1.0, [])
 
 
 def test_what_is_compressed_otherwise_is_named_as_left_out(tmp_path: Path) -> None:
     written(tmp_path, ROW)
     packed(tmp_path / "old.parquet.gz", ROW)
     (_, (fault,)) = read_rollouts(tmp_path)
-    assert "old.parquet.gz: is left out; decompress it" in fault
+    assert "old.parquet.gz: is left out; unpack it" in fault
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "plain"])
