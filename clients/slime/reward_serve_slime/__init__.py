@@ -29,8 +29,8 @@ _SCALED = frozenset({"grpo", "gspo", "cispo"})
 async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     """A sample's score; NaN if undecided, because slime treats None as not yet scored.
 
-    Text that ``loss_mask`` marks as a tool's is not scored. With ``--group-rm``, and for a trajectory of several samples, slime passes a list of samples,
-    and the result is a list too.
+    Text that ``loss_mask`` marks as a tool's is not scored. With ``--group-rm``, and for a
+    trajectory of several samples, slime passes a list of samples, and the result is a list too.
 
     Raises:
         RefusedRowError: the service refuses the run's first sample, for example without a label.
