@@ -15,6 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -41,7 +42,9 @@ _TOKEN = re.compile(
     r"<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|</?s>|<bos>|<eos>|<pad>|<end_of_turn>"
 )
 _LONGEST_TOKEN = 44
-_SPACE = re.compile(r"\s*")
+_SHORTEST_OVERLAP = 32  # characters besides whitespace; fewer might agree by accident
+_MOST_PLACES = 1_000
+_SPACE, _CHARACTER = re.compile(r"\s*"), re.compile(r"\S")
 
 
 class CompatRoutes:
@@ -224,25 +227,34 @@ def _texts(body: dict[str, Any], name: str) -> list[str]:
 
 
 def _response(index: int, query: str, prompt: str) -> str:
-    """The text after the prompt, which may have been decoded with different whitespace."""
-    shown = prompt[_after_tokens(prompt) :]
-    end = _after_tokens(query)
-    if shown and query.startswith(shown, end):
-        return _without_turn_end(query[end + len(shown) :])
-    words = "".join(shown.split())
-    for character in words:
-        end = _SPACE.match(query, end).end()  # type: ignore[union-attr]
-        if not query.startswith(character, end):
+    """The text after the prompt, or after its end where the prompt was cut from the left.
+
+    The prompt may have been decoded with different whitespace.
+    """
+    shown, start = prompt[_after_tokens(prompt) :], _after_tokens(query)
+    if shown and query.startswith(shown, start):
+        return _without_turn_end(query[start + len(shown) :])
+    if not (length := _overlap("".join(shown.split()), "".join(query[start:].split()))):
+        raise HTTPException(
+            422,
+            f"prompts.{index}: query.{index} begins neither with it nor with its end; send the "
+            "prompt as sampled",
+        )
+    last = next(islice(_CHARACTER.finditer(query, start), length - 1, None))
+    return _without_turn_end(query[last.end() :])
+
+
+def _overlap(prompt: str, query: str) -> int:
+    """The length of the longest end of the prompt with which the query begins; 0 if too short."""
+    if prompt and query.startswith(prompt):
+        return len(prompt)
+    head, place = query[:_SHORTEST_OVERLAP], -1
+    for _ in range(_MOST_PLACES if len(head) == _SHORTEST_OVERLAP else 0):
+        if (place := prompt.find(head, place + 1)) < 0:
             break
-        end += 1
-    else:
-        if words:
-            return _without_turn_end(query[end:])
-    raise HTTPException(
-        422,
-        f"prompts.{index}: query.{index} does not begin with it; send the prompt as sampled, "
-        "and let the trainer cut none",
-    )
+        if query.startswith(prompt[place:]):
+            return len(prompt) - place
+    return 0
 
 
 def _after_tokens(text: str) -> int:

@@ -98,7 +98,9 @@ class Classifier(RewardModel):
                 "messages: this model scores the steps of a last turn of the assistant, without "
                 "tools; leave turns and tools out, and end with that turn or send response"
             )
-        return [step.strip() for step in _BLANK_LINES.split(last["content"].strip())]
+        if not (text := last["content"].strip()):
+            raise InvalidRequestError("response: is blank, and has no step to score; send its text")
+        return [step.strip() for step in _BLANK_LINES.split(text)]
 
     def _result(
         self, turns: Sequence[object], rendered: Conversation, output: LogitsOutput

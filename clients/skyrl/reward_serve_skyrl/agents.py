@@ -10,8 +10,10 @@ from types import MethodType
 from typing import Any
 
 from reward_serve.messages import as_object
+from reward_serve_answers.thinking import without_thinking
 
-_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_OPENING = "<tool_call>"
+_CALL = re.compile(rf"{_OPENING}(.*?)(</tool_call>|\Z)", re.DOTALL)
 
 
 def answer(tools: Any, name: str, arguments: Any) -> dict[str, Any]:
@@ -25,16 +27,22 @@ def answer(tools: Any, name: str, arguments: Any) -> dict[str, Any]:
     return {"role": "tool", "name": name, "content": said}
 
 
-def assistant_turn(text: str) -> dict[str, Any]:
-    """A policy's text as an assistant turn; thoughts contain no calls.
+def assistant_turn(text: str) -> dict[str, Any] | None:
+    """A policy's text as an assistant turn, or None if the token limit cut off a call.
 
-    A call that cannot be read has no name, and its text as arguments.
+    Thoughts contain no calls. A call that is malformed has no name, and its text as arguments.
     """
-    thoughts, end, said = text.rpartition("</think>")
-    calls = [as_object(call) or {"arguments": call.strip()} for call in _CALL.findall(said)]
-    read = [{"name": str(c.get("name", "")), "arguments": c.get("arguments", {})} for c in calls]
-    content = (thoughts + end + _CALL.sub("", said)).strip()
-    return {"role": "assistant", "content": content, "tool_calls": read}
+    said, calls, content = without_thinking(text), [], text
+    for call in _CALL.finditer(said):
+        read = as_object(call[1])
+        if read is None and not call[2]:
+            return None
+        read = read or {"arguments": call[1].strip()}
+        calls.append({"name": str(read.get("name", "")), "arguments": read.get("arguments", {})})
+        content = content.replace(call[0], "")
+    if any(said.endswith(_OPENING[:size]) for size in range(2, len(_OPENING))):
+        return None
+    return {"role": "assistant", "content": content.strip(), "tool_calls": calls}
 
 
 def schemas_of(tools: Any) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ from reward_serve_skyrl.agents import answer, assistant_turn, schemas_of
 logger = logging.getLogger(__name__)
 
 JUDGE = "gsm8k_judge"
+_CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
+"""The metrics of an episode that was cut off before it was scored."""
 
 
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
@@ -35,7 +37,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     ``DecidedOnly`` leaves it out of training. SkyRL requires a reward, so it is 0.0.
 
     With tools, a turn without a call is the last, and so is one without a verdict. An episode that
-    SkyRL cuts off before it is scored is undecided.
+    SkyRL cuts off before it is scored, or within a call, is undecided.
 
     Args:
         env_config: the environment's section of the configuration.
@@ -60,7 +62,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         if tools := section.get("tools"):
             self._tools = load_env_creator(tools)()
             self._schemas = schemas_of(self._tools)
-            self.metrics = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
+            self.metrics = {**_CUT_OFF}
         settings, self._common = settings_of(section)
         if settings.get("on_failure") == "raise":
             raise ValueError(
@@ -82,11 +84,15 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Run the turn's calls, and score the response or the conversation if it is due."""
         self.turns += 1
-        turn = assistant_turn(action)
-        calls = turn["tool_calls"] if self._tools and self.turns < self.max_turns else []
-        answers = [answer(self._tools, **call) for call in calls]
-        self.messages += [turn, *answers]
-        done, reward = not calls, 0.0
+        answers, reward = [], 0.0
+        if self._tools:
+            if (turn := assistant_turn(action)) is None:
+                self.metrics = {**_CUT_OFF}
+                return BaseTextEnvStepOutput(observations=[], reward=0.0, done=True, metadata={})
+            calls = turn["tool_calls"] if self.turns < self.max_turns else []
+            answers = [answer(self._tools, **call) for call in calls]
+            self.messages += [turn, *answers]
+        done = not answers
         if done or self._when != "end":
             reward = value = self.reward(action)
             done = done or self.metrics["judge_undecided"] == 1

@@ -2,6 +2,7 @@
 
     --custom-rm-path reward_serve_slime.score
     --custom-reward-post-process-path reward_serve_slime.post_process_rewards
+    --custom-eval-rollout-log-function-path reward_serve_slime.fill_evaluation
 
 Set ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP`` to the service.
 """
@@ -12,13 +13,14 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
 from reward_serve.client import connect
 from reward_serve.client.rows import check_first_results, request_of
 
-__all__ = ["post_process_rewards", "score"]
+__all__ = ["fill_evaluation", "post_process_rewards", "score"]
 
 _CENTRED = frozenset({"grpo", "gspo", "cispo", "reinforce_plus_plus_baseline"})
 _SCALED = frozenset({"grpo", "gspo", "cispo"})
@@ -27,24 +29,45 @@ _SCALED = frozenset({"grpo", "gspo", "cispo"})
 async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     """A sample's score; NaN if undecided, because slime treats None as not yet scored.
 
-    With ``--group-rm``, and for a trajectory of several samples, slime passes a list of samples,
-    and the result is a list too.
+    Text that ``loss_mask`` marks as a tool's is not scored. With ``--group-rm``, and for a
+    trajectory of several samples, slime passes a list of samples, and the result is a list too.
 
     Raises:
         RefusedRowError: the service refuses the run's first sample, for example without a label.
+        ValueError: a setting makes ``loss_mask`` mark other text too.
     """
     if isinstance(sample, list):
-        return await asyncio.gather(*map(_scored, sample))
-    return await _scored(sample)
+        return await asyncio.gather(*(_scored(args, each) for each in sample))
+    return await _scored(args, sample)
 
 
-async def _scored(sample: Any) -> float:
+async def _scored(args: Any, sample: Any) -> float:
     question = sample.prompt if isinstance(sample.prompt, str) else None
-    request = request_of(sample.response, sample.label, question)
+    request = request_of(_written(args, sample), sample.label, question)
     client = connect(on_failure="rule")
     result = await client.ascore(request)
     check_first_results(client, [result])
     return math.nan if result.score is None else result.score
+
+
+def _written(args: Any, sample: Any) -> str:
+    """What the policy wrote of the response."""
+    mask = getattr(sample, "loss_mask", None) or []
+    if all(mask):
+        return str(sample.response)
+    if getattr(args, "mask_offpolicy_in_partial_rollout", False):  # masks the policy's text
+        if not (args.custom_generate_function_path or sample.generate_function_path):
+            return str(sample.response)
+        raise ValueError(
+            "--mask-offpolicy-in-partial-rollout: masks the policy's text as it does tools', so "
+            "that neither can be told from the other; omit it, or score in the generate function"
+        )
+    from slime.rollout.sglang_rollout import GenerateState
+
+    decode = GenerateState(args).tokenizer.decode
+    tokens = zip(mask, sample.tokens[-len(mask) :], strict=True)
+    runs = [(own, [token for _, token in run]) for own, run in groupby(tokens, lambda t: t[0])]
+    return "\n".join(decode(run) for own, run in runs if own)
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
@@ -61,7 +84,10 @@ def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float]
     Returns:
         Raw rewards, with undecided samples at their group's mean, and rewards to train on.
     """
-    rewards = [float(sample.get_reward_value(args)) for sample in samples]
+    rewards = [
+        math.nan if sample.reward is None else _number(sample.get_reward_value(args))
+        for sample in samples
+    ]
     sizes = Counter(sample.group_index for sample in samples)
     groups: dict[Any, list[float]] = {}
     for sample, reward in zip(samples, rewards, strict=True):
@@ -89,3 +115,31 @@ def _normalised(reward: float, decided: Sequence[float], args: Any) -> float:
     if args.advantage_estimator in _SCALED and args.grpo_std_normalization and len(decided) > 1:
         return centred / (stdev(decided) + 1e-6)
     return centred
+
+
+def fill_evaluation(rollout_id: int, args: Any, data: dict[str, Any], metrics: Any = None) -> bool:
+    """Let undecided samples change no evaluation's mean, which one NaN makes NaN.
+
+    Their rewards become the mean of the data set's decided ones. Their share is logged as
+    ``eval/NAME_undecided``; slime's pass rates still count them.
+
+    Args:
+        rollout_id: not used.
+        args: not used.
+        data: data sets' names to their ``rewards``; changed in place.
+        metrics: not used.
+
+    Returns:
+        False: slime then logs ``data`` itself.
+    """
+    for name, found in list(data.items()):
+        rewards = list(map(_number, found["rewards"]))
+        decided = [reward for reward in rewards if not math.isnan(reward)]
+        mean = fmean(decided) if decided else math.nan
+        found["rewards"] = [mean if math.isnan(reward) else reward for reward in rewards]
+        data[f"{name}_undecided"] = {"rewards": list(map(math.isnan, rewards))}
+    return False
+
+
+def _number(reward: float | None) -> float:
+    return math.nan if reward is None else float(reward)

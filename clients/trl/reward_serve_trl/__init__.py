@@ -276,8 +276,8 @@ def _groups(
             asked["question"] = of_prompts[0]
         elif "question" not in asked:
             names = ("role", "content")
-            turns = ({name: turn.get(name) for name in names} for turn in of_prompts[0])
-            asked["messages"] = list(turns)
+            turns = _turns(of_prompts[0], "user")
+            asked["messages"] = [{name: turn.get(name) for name in names} for turn in turns]
         groups.append(asked)
     return groups
 
@@ -289,18 +289,36 @@ def _schemas(tools: Sequence[Any]) -> list[dict[str, Any]]:
     return [get_json_schema(tool) if callable(tool) else dict(tool) for tool in tools]
 
 
-def _turns(said: Any, role: str) -> Sequence[Mapping[str, Any]]:
+def _turns(said: Any, role: str) -> list[Mapping[str, Any]]:
     """The turns of a prompt or completion; a plain text is one."""
-    return [{"role": role, "content": said}] if isinstance(said, str) else said
+    turns = [{"role": role, "content": said}] if isinstance(said, str) else said
+    return [{**turn, "content": _content(turn)} if "content" in turn else turn for turn in turns]
 
 
 def _text(completion: Any) -> str:
     """A plain completion, or the assistant's last turn of a conversation."""
     if isinstance(completion, str):
         return completion
-    turns: Sequence[Mapping[str, Any]] = completion
-    texts = [turn.get("content") for turn in turns if turn.get("role", "assistant") == "assistant"]
-    return str(texts[-1] or "") if texts else ""
+    said = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
+    return str(_content(said[-1]) or "") if said else ""
+
+
+def _content(turn: Mapping[str, Any]) -> Any:
+    """A turn's content; of TRL's parts, which vision models have, the text.
+
+    Raises:
+        ValueError: a part is an image.
+    """
+    parts = turn.get("content")
+    if not isinstance(parts, list):
+        return parts
+    if others := {part.get("type") for part in parts} - {"text"}:
+        raise ValueError(
+            f"content: the {turn.get('role', 'assistant')}'s turn has a part of type "
+            f"{', '.join(map(repr, others))}, and the judge is sent text; say in a text part what "
+            "it shows, or name a column: judge_reward(question=...)"
+        )
+    return "".join(part["text"] for part in parts)
 
 
 def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult], turns: bool) -> None:

@@ -37,6 +37,8 @@ class JudgedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is untyped
         if rewards and len(rewards) == len(ends):
             output["rm_scores"] = torch.zeros_like(mask, dtype=torch.float32)
             output["rm_scores"][ends] = torch.tensor(rewards)
+            # Of a penalty for length, which a reward manager adds to the score.
+            output["rm_scores"][-1] += self.reward_score - scored.get("score", self.reward_score)
         return output
 
 

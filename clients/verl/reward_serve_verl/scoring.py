@@ -263,10 +263,11 @@ def as_reward(
         turns: ``log``, or ``differences``, a reward for each turn: its score less the one before.
 
     Returns:
-        ``score``, ``acc``, ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``,
-        ``latency_ms``, the time in the service, and ``component_<name>`` for each name, NaN where
-        it has no score; and with turns a JSON list, since verl averages what is not text:
-        ``turn_scores``, or ``turn_rewards``, which ``agent_loop.py`` places.
+        ``score``, ``acc`` (1.0 if the score, without a penalty of verl's, is at least 0.5),
+        ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``, ``latency_ms``, the
+        time in the service, and ``component_<name>`` for each name, NaN where it has no score; and
+        with turns a JSON list, since verl averages what is not text: ``turn_scores``, or
+        ``turn_rewards``, which ``agent_loop.py`` places.
 
     Raises:
         ScoringError: the result has no score, or a turn has none, of which a reward would be made.

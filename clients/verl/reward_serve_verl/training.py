@@ -19,13 +19,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import transfer_queue
-from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import assign_non_tensor_data, get
 
+from reward_serve.client import ScoringError
 from reward_serve.client.outcomes import check_on_failure
 from reward_serve.client.samples import SampleReader, log_table
+from reward_serve.schema import Status, failure
 from reward_serve_verl.scoring import client_for, is_judged
 
 
@@ -39,8 +41,10 @@ class LoopManager(AgentLoopManagerTQ):  # type: ignore[misc]  # verl is untyped
         super().generate_sequences(prompts)
 
 
-class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is untyped
-    """verl's naive reward manager, for trainers that can leave samples out.
+class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is untyped
+    """verl's reward manager with DAPO's penalty for length, if ``reward.reward_kwargs`` sets one.
+
+    It is for trainers that can leave samples out, and hands over what agent loops add to a sample.
 
     Raises:
         ValueError: a setting in ``reward_kwargs`` is unknown or invalid, or ``trainer.use_v1`` is
@@ -61,15 +65,24 @@ class DecidedRewardManager(NaiveRewardManager):  # type: ignore[misc]  # verl is
             )
         super().__init__(config, tokenizer, compute_score, **others)
 
-    async def run_single(self, data: Any) -> Any:
-        """As verl's; ``extra_info`` then has the sample's run, step and key."""
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """As verl's; ``extra_info`` then has the sample's run, step and key.
+
+        Raises:
+            ScoringError: the sample is undecided, or has no token to store a score at.
+        """
         row = data[-1].non_tensor_batch
+        if 0 in data.non_tensor_batch.get("response_len", ()):
+            reason = "response: has no tokens, at the last of which verl stores a score"
+            raise ScoringError(failure(Status.INVALID, reason))
         run = self.config.trainer.experiment_name + ("/eval" if row.get("judge_validates") else "")
         keys: dict[str, Any] = {"run": run}
         if "session_id" in row:  # by the V1 trainer
             keys |= {"step": int(row["global_steps"]), "sample": "{uid}_{session_id}".format(**row)}
-        row["extra_info"] |= {"judge_group": row.get("uid"), "judge_metadata": keys}
-        return await super().run_single(data)
+        keys = {"judge_group": row.get("uid"), "judge_metadata": keys}
+        row["extra_info"] |= {**(row.get("tool_extra_fields") or {}), **keys}
+        found: dict[str, Any] = await super().run_single(data)
+        return found | {"reward_score": float(found["reward_score"])}  # a penalty is a tensor
 
 
 class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped

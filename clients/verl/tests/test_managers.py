@@ -60,6 +60,25 @@ def test_critiques_are_extra_fields_of_every_row(tokenizer: Path) -> None:
             assert [one["critique"] for one in extra] == [critique]
 
 
+def test_dapos_penalty_for_length_is_applied_and_acc_is_the_verdict(tokenizer: Path) -> None:
+    with FakeService() as service:
+        config = configured(service.url, tokenizer, manager="DecidedRewardManager")
+        penalty = {"enable": True, "len": 8, "penalty_factor": 1.0, "log": True}
+        config.reward.reward_kwargs = {"overlong_buffer_cfg": penalty, "max_resp_len": 16}
+        rewards, extra = scored(config, rollout(tokenizer))
+        del config.reward.reward_kwargs.max_resp_len
+        with pytest.raises(AssertionError, match="max_resp_len must be provided"):
+            scored(config, rollout(tokenizer))
+
+    lengths = (rollout(tokenizer).batch["responses"] > 0).sum(-1).tolist()
+    penalties = [min(0.0, (8 - length) / 8) for length in lengths]
+    assert min(penalties) < 0
+    assert rewards == pytest.approx(
+        [reward + less for reward, less in zip(REWARDS, penalties, strict=True)]
+    )
+    assert [one["acc"] for one in extra] == [one["score"] for one in extra] == REWARDS
+
+
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:
     config = configured("http://127.0.0.1:1", tokenizer, on_failur="none")
     with pytest.raises(ValueError, match="reward_kwargs: on_failur: unknown"):

@@ -191,5 +191,14 @@ def test_rewards_of_turns_stand_at_their_ends_and_estimators_see_them(
     assert done.batch["returns"][0].tolist() == to_go
 
 
+def test_a_penalty_for_length_stands_at_the_last_token_beside_rewards_of_turns() -> None:
+    row = JudgedOutput(
+        prompt_ids=[1], response_ids=[2] * 3, response_mask=[1, 0, 1], metrics=AgentLoopMetrics(),
+        reward_score=0.5,
+        extra_fields={"reward_extra_info": {"score": 0.75, "turn_rewards": "[0.25, 0.5]"}},
+    ).as_dict()  # fmt: skip
+    assert row["rm_scores"].tolist() == [0.25, 0, 0.25]
+
+
 def test_without_a_service_nothing_is_stored(rollout: Any) -> None:
     assert rollout(dead_url(), timeout_s=0.2, turns="differences") == []

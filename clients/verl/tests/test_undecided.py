@@ -222,6 +222,17 @@ def test_gradients_are_those_of_a_step_without_the_undecided(
     assert_same(got, without([group, whole], tokenizer, "token-mean", 0))
 
 
+def test_a_sample_of_no_tokens_is_left_out_by_name(
+    rollout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rollout({"a": [RIGHT, "", WRONG]})
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
+
+    assert sorted(batch.keys) == ["a_0_0", "a_2_0"]
+    assert "response: has no tokens, at the last of which verl stores a score" in caplog.text
+    assert "IndexError" not in caplog.text
+
+
 def test_a_lone_survivor_is_not_trained_on(rollout: Any) -> None:
     rollout({"a": FOUR, "b": [UNDECIDED, RIGHT, UNDECIDED, UNDECIDED]})
     batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)

@@ -31,8 +31,8 @@ progress, console = Console(stderr=True), Console()
 File = Annotated[
     Path,
     typer.Argument(
-        help="A verdict log, or rollouts as JSON lines or Parquet: rows as for score, or dumps of "
-        "verl, SkyRL or TRL; a file or a folder."
+        help="A verdict log, or rollouts as JSON lines (or .gz) or Parquet: rows as for score, or "
+        "dumps of verl, SkyRL or TRL; a file or a folder."
     ),
 ]
 With = Annotated[
@@ -65,9 +65,10 @@ def rescore(
 ) -> None:
     """Score stored rollouts with another judge, template or version, and compare.
 
-    Run it again to resume after a kill, and to ask again for what has no result.
+    Run it again to resume after a kill, and to ask again for what has no result; while rows are
+    left over, the exit code is 1.
     """
-    name = re.sub(r"\.(jsonl|parquet)", "", file.absolute().name)
+    name = re.sub(r"\.(jsonl|parquet|gz)", "", file.absolute().name)
     out = out or (file if file.is_dir() else file.parent) / f"rescored-{name}.jsonl"
     check_outputs(out, report, html)
     given = {"model": model, "template": template, "timeout_s": timeout_s}
@@ -96,21 +97,23 @@ def rescore(
     except (OSError, ServiceUnavailableError) as error:
         progress.print(f"{error}; once that is mended, run it again", style="red", **PLAIN)
         raise typer.Exit(1) from None
-    found = {"by": by, **rescored.compare(rollouts, kept.lines)}
     counts, reasons = Counter(result.status for result in run.results), first_reasons(run)
     lost = counts.keys() - rescored.FINAL
+    left_over = len(faults) + sum(counts[each] for each in lost)
+    found = {"by": by, "left_over": left_over, **rescored.compare(rollouts, kept.lines)}
     failed = {each.value: (counts[each], reasons.get(each)) for each in sorted(lost)}
     notes = rendered("notes.txt", faults=faults, failed=failed, **found).splitlines()
     for note in notes:
         progress.print(note, style="yellow", **PLAIN)
-    if not kept.lines:
-        raise typer.Exit(1)
-    console.print(rendered("rescored.txt", **found), **PLAIN)
-    progress.print(f"results: {out}", **PLAIN)
     if report:
         report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if html:
+    if kept.lines:
+        console.print(rendered("rescored.txt", **found), **PLAIN)
+        progress.print(f"results: {out}", **PLAIN)
+    if html and kept.lines:
         write_page(html, "rescored.html", name=file.name, notes=notes, **found)
+    if left_over or not kept.lines:
+        raise typer.Exit(1)
 
 
 async def _judge(client: Any, model: str | None, template: str | None) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import math
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -69,7 +71,8 @@ class Rollout(NamedTuple):
 def read_rollouts(path: Path, score: str | None = None) -> tuple[list[Rollout], list[str]]:
     """The rollouts of a file of JSON lines or Parquet or of a folder, and the other lines' faults.
 
-    Of a folder, the verdict logs are read; if it has none, all such files but ``rescored-*``.
+    JSON lines may be compressed (``.gz``). Of a folder, the verdict logs are read; if it has none,
+    all such files but ``rescored-*``.
 
     Args:
         path: the file or folder.
@@ -77,35 +80,46 @@ def read_rollouts(path: Path, score: str | None = None) -> tuple[list[Rollout], 
 
     Raises:
         OSError: a file cannot be read.
-        RescoreError: there are none, or they are of a redacted log.
+        RescoreError: there are none, they are of a redacted log, or none has the column.
     """
-    rollouts, faults, seen = [], [], Counter[str]()
-    for place, line in _lines(path):
+    rollouts, columns, seen = [], set[str](), Counter[str]()
+    files, faults = _files(path)
+    for place, line in _lines(files):
         digest = sha256(line).hexdigest()[:16]
         seen[digest] += 1
         try:
             row = json.loads(line)
             if not isinstance(row, dict):
                 raise ValueError("is no object; write one per line")
+            columns |= row.keys()
             if row.get("status") != "audit":
                 key = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
                 rollouts.append(_rollout(key, row, score))
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             faults.append(f"{place}: {error}")
+    if score and columns and score not in columns:
+        raise RescoreError(f"--score {score}: no row has it; choose from {sorted(columns)}")
     if not rollouts:
         raise RescoreError("; ".join([f"{path}: has no rows with a response", *faults[:1]]))
     return rollouts, faults
 
 
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    files = [path]
-    if path.is_dir():
-        others = [*path.glob("*.jsonl"), *path.glob("*.parquet")]
-        others = [each for each in others if not each.name.startswith("rescored-")]
-        files = sorted(path.glob("verdicts-*.jsonl*")) or sorted(others)
+def _files(path: Path) -> tuple[list[Path], list[str]]:
+    """The files to read, and what is said of those that are left out."""
+    if not path.is_dir():
+        return [path], []
+    found = [each for kind in ("jsonl", "jsonl.gz", "parquet") for each in path.glob(f"*.{kind}")]
+    others = [each for each in found if not each.name.startswith("rescored-")]
+    files = sorted(path.glob("verdicts-*.jsonl*")) or sorted(others)
+    left_out = sorted({*path.glob("*.gz")} - {*found, *files})
+    return files, [f"{each}: is left out; unpack it, or name it .jsonl.gz" for each in left_out]
+
+
+def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
     for file in files:
-        with file.open("rb") as stored:
-            lines: Iterator[bytes] = stored
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rb") as stored:
+            lines: Iterator[bytes] = iter(stored)
             if file.suffix == ".parquet":
                 import duckdb
 
@@ -114,20 +128,22 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
                 except duckdb.Error as error:
                     raise RescoreError(str(error)) from None
                 lines = (row[0].encode() for row in iter(rows.fetchone, None))
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{file}:{number}", line.strip()
+            try:
+                for number, line in enumerate(lines, 1):
+                    if line.strip():
+                        yield f"{file}:{number}", line.strip()
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise RescoreError(f"{file}: {error}; compress it again") from None
 
 
 def _rollout(key: str, row: dict[str, Any], column: str | None) -> Rollout:
     extras = row.get("env_extras")  # in SkyRL's, the row of the data set
     row = (extras.get("reward_spec") or {} if isinstance(extras, dict) else {}) | row
-    names = NAMES | ({"score": (column,)} if column else {})
     found = {
         field: next((row[name] for name in of if row.get(name) is not None), None)
-        for field, of in names.items()
+        for field, of in NAMES.items()
     }
-    question, response, score = found["question"], found["response"], found["score"]
+    question, response = found["question"], found["response"]
     request = {name: row[name] for name in _SENT if row.get(name) is not None}
     if isinstance(question, list):  # TRL's, of conversations
         request = conversation_of(request, [*question, *(response or ())], request.get("tools", ()))
@@ -142,17 +158,27 @@ def _rollout(key: str, row: dict[str, Any], column: str | None) -> Rollout:
         raise ValueError(f"response: is missing; name it {', '.join(NAMES['response'])}")
     if references := texts_of(found["reference"]):
         request["reference"] = references[0] if len(references) == 1 else references
-    score = sum(score) if isinstance(score, list) else score  # SkyRL's, of tokens
     is_replaced = 1 in (row.get("undecided"), row.get("fallback"))  # by our adapter for verl
-    if is_replaced or not isinstance(score, int | float) or not math.isfinite(score):
-        score = None
+    score = None if is_replaced else _score(row, (column,) if column else NAMES["score"])
     about = {name: _scalar(found.get(name, row.get(name))) for name in _ABOUT}
     status = _scalar(row.get("status")) or ("absent" if score is None else "ok")
     before = {"score": score, "status": status, "fingerprint": _scalar(row.get("fingerprint"))}
-    prompt = about["group"] or question or request.get("messages", [])[:-1] or None
-    group = prompt and json.dumps([about["run"], about["step"], prompt])
+    prompt = about["group"]
+    if prompt in (None, ""):
+        prompt = question or request.get("messages", [])[:-1] or None
+    group = None if prompt is None else json.dumps([about["run"], about["step"], prompt])
     is_cut = "response_tail" in row and row.get("response_characters", 0) > len(str(response))
     return Rollout(key, score, group, {"key": key, **about, "before": before}, request, is_cut)
+
+
+def _score(row: Mapping[str, Any], names: Iterable[str]) -> float | None:
+    """The score in the first of these columns that has one, as a number or its text."""
+    name, value = next(((n, row[n]) for n in names if row.get(n) not in (None, "")), ("", "nan"))
+    try:
+        score = float(sum(value) if isinstance(value, list) else value)  # SkyRL's, of tokens
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: {str(value)[:80]!r} is no number; write one") from None
+    return score if math.isfinite(score) else None
 
 
 def _scalar(value: Any) -> Any:

@@ -205,9 +205,9 @@ def test_a_label_that_is_no_answer_or_whose_digits_json_would_lose_is_refused(
         ({"query": ["x"]}, "prompts: must be a list of texts"),
         ({"query": ["x", "y"], "prompts": ["x"]}, "equal length"),
         ({"query": ["x"], "prompts": ["x"], "labels": "18"}, "equal length"),
-        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 does not begin with it"),
+        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 begins neither"),
         ({"query": ["cut x"], "prompts": ["a cut"]}, "send the prompt as sampled"),
-        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 does not begin with it"),
+        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 begins neither"),
         ({"query": ["x"], "prompts": ["x"], "labels": [{}]}, "labels.0: must be text"),
     ],
 )
