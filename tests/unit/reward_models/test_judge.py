@@ -83,7 +83,7 @@ class FakeEngine:
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
-    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, **settings})
+    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, "min_probability": 0.0, **settings})
     return Judge(JudgeModel(name="judge", kind="judge", judge=config), engine)
 
 
