@@ -100,9 +100,9 @@ class JudgeConfig(Templated):
     )
     min_probability: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None,
-        description="label mode: no score (unparseable) where the likeliest label has less than "
-        f"this, or the labels together less than {MIN_LABEL_MASS:g} of the probability of all "
-        f"tokens; default: {bundled_min_probability:g} of the bundled judge, else 0",
+        description="label mode: no score where the likeliest label has less, or all labels less "
+        f"than {MIN_LABEL_MASS:g} of all tokens' probability; default: "
+        f"{bundled_min_probability:g} for the bundled judge, else 0",
     )
     inline_templates: bool = Field(False, description="whether requests may send inline templates")
     max_tokens: Count = Field(512, description="maximum tokens to generate, in generate mode")

@@ -137,8 +137,8 @@ def evaluate(
     """Measure a deployed judge against labelled rows; exit 1 if no row gets a score.
 
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
-    in total and by answer format, response length, deciding stage and criterion; and how many
-    errors and scores each judge.min_probability would leave.
+    in total and by answer format, response length, deciding stage, criterion and
+    judge.min_probability.
     """
     variants = _variants(template, mode, alone=bool(results or compare or pairs))
     check_outputs(results, out, plot, html)
