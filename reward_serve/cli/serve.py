@@ -200,6 +200,8 @@ def card_line(model: ModelConfig) -> str | None:
     template = judge.default_template
     rules = "off" if judge.rules_first is False else template.rules or "off"
     served += [f"template={template.name}@{template.digest}", f"rules={rules}-{VERSION}"]
+    if judge.min_probability:
+        served.append(f"min_probability={judge.min_probability:g}")
     if others := [each.partition("=")[0] for each in served if each not in measured]:
         return f"{path}: is of other {', '.join(others)}; `reward-serve card` measures this judge"
     return f"card: {summary}"

@@ -210,8 +210,7 @@ def curves_figure(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 7), layout="constrained")
-    axes = figure.subplots(2, 2, sharex="col", height_ratios=(3, 1))
-    (above, errors), (below, accepts) = axes
+    (above, errors), (below, accepts) = figure.subplots(2, 2, sharex="col", height_ratios=(3, 1))
     above.plot([0, 1], [0, 1], color="grey", linestyle="--", label="perfectly calibrated")
     for title, bins in curves.items():
         predicted = [b.predicted for b in bins]
