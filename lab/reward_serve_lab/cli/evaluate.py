@@ -102,9 +102,7 @@ Results = Annotated[
     Path | None, typer.Option(help="Write each row's result to this file, as JSON lines.")
 ]
 Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
-Plot = Annotated[
-    Path | None, typer.Option(help="Write diagrams of reliability and coverage to this PNG file.")
-]
+Plot = Annotated[Path | None, typer.Option(help="Plot reliability and coverage in this PNG file.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")]
 Disagreements = Annotated[int, typer.Option(min=0, help="Number of disagreements to list.")]
 Count = Annotated[int, typer.Option(min=1)]
@@ -137,8 +135,7 @@ def evaluate(
     """Measure a deployed judge against labelled rows; exit 1 if no row gets a score.
 
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
-    in total and by answer format, response length, deciding stage, criterion and
-    judge.min_probability.
+    in total, by answer format, length, deciding stage, criterion and judge.min_probability.
     """
     variants = _variants(template, mode, alone=bool(results or compare or pairs))
     check_outputs(results, out, plot, html)
@@ -195,8 +192,7 @@ def evaluate(
     _print(runs, reports, disagreements)
     if max_error is not None:
         for title, report in reports.items():
-            line = f"{title}: {advice(report['coverage'], max_error)}"
-            console.print(line, markup=False, highlight=False)
+            console.print(f"{title}: {advice(report['coverage'], max_error)}", markup=False)
 
 
 def _evaluate_pairs(

@@ -27,6 +27,7 @@ _METRICS: dict[str, Callable[[Report], str]] = {
     "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
     "unscored": lambda r: str(r["unscored"]),
     "agreement": lambda r: _rate(r, "agreement"),
+    "agreement of scored": lambda r: _number(r["agreement_of_scored"]),
     "false accept": lambda r: _rate(r, "false_accept"),
     "false reject": lambda r: _rate(r, "false_reject"),
     "AUC": lambda r: _number(r["auc"]),
@@ -45,10 +46,11 @@ def summary_table(summaries: Mapping[str, Report]) -> Table:
     table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
     for title, summary in summaries.items():
         latency = summary["latency_ms"]
+        share, of_scored = summary["agreement"], summary["agreement_of_scored"]
         table.add_row(
             escape(title),
             str(summary["n"]),
-            "no labels" if summary["agreement"] is None else f"{summary['agreement']:.1%}",
+            "no labels" if share is None else f"{share:.1%} ({of_scored or 0:.1%} of scored)",
             _counts(summary["statuses"]),
             _counts(summary["sources"]),
             _number(summary["verdicts_per_s"], 1),
@@ -109,8 +111,7 @@ def _coverage_table(points: Sequence[Report]) -> Table:
     for least in _SHOWN:
         *_, point = (each for each in points if each["min_probability"] <= least)
         scored = f"{point['scored']} ({point['coverage']:.1%})"
-        accepted = str(point["false_accepts"])
-        table.add_row(f"{least:g}", scored, _rate(point, "error"), accepted)
+        table.add_row(f"{least:g}", scored, _rate(point, "error"), str(point["false_accepts"]))
     return table
 
 
