@@ -22,7 +22,7 @@ from reward_serve.cli.launch import (
 from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, SHIPPED_ADAPTER, EngineConfig
+from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.config.resolve import Build
@@ -175,7 +175,7 @@ def untrained(models: list[ModelConfig]) -> list[str]:
         f"{model.judge.template} its scores mean little, so measure them or serve a larger model"
         for model in models
         if isinstance(model, JudgeModel)
-        and (model.engine.model, model.engine.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
+        and model.engine.is_bundled_judge
         and model.judge.template != _TRAINED_ON
     ]
 
@@ -200,6 +200,8 @@ def card_line(model: ModelConfig) -> str | None:
     template = judge.default_template
     rules = "off" if judge.rules_first is False else template.rules or "off"
     served += [f"template={template.name}@{template.digest}", f"rules={rules}-{VERSION}"]
+    if judge.min_probability:
+        served.append(f"min_probability={judge.min_probability:g}")
     if others := [each.partition("=")[0] for each in served if each not in measured]:
         return f"{path}: is of other {', '.join(others)}; `reward-serve card` measures this judge"
     return f"card: {summary}"

@@ -69,6 +69,11 @@ class EngineConfig(Section):
         default_factory=dict, description="passed to vLLM's AsyncEngineArgs"
     )
 
+    @property
+    def is_bundled_judge(self) -> bool:
+        """Whether it runs the bundled judge, and not its base or another adapter."""
+        return (self.model, self.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
+
     @model_validator(mode="after")
     def _the_settings_are_the_models(self) -> Self:
         if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):

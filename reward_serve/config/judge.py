@@ -28,6 +28,8 @@ OptionName = Literal[
     "cache",
 ]
 
+MIN_LABEL_MASS = 0.001
+"""With ``judge.min_probability``, the labels' least share of the probability of all tokens."""
 
 TemplateName = Annotated[
     str,
@@ -84,6 +86,9 @@ class Templated(Section):
 class JudgeConfig(Templated):
     """How a judge judges."""
 
+    bundled_min_probability: ClassVar[float] = 0.8
+    """Of the bundled judge with this default template, in label mode."""
+
     template: TemplateName = "final_answer"
     mode: Mode = "label"
     rules_first: bool | None = Field(
@@ -92,6 +97,12 @@ class JudgeConfig(Templated):
     )
     response_tokens: Count | None = Field(
         None, description="maximum tokens of a response to show; default: the template's"
+    )
+    min_probability: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None,
+        description="label mode: no score where the likeliest label has less, or all labels less "
+        f"than {MIN_LABEL_MASS:g} of all tokens' probability; default: "
+        f"{bundled_min_probability:g} for the bundled judge, else 0",
     )
     inline_templates: bool = Field(False, description="whether requests may send inline templates")
     max_tokens: Count = Field(512, description="maximum tokens to generate, in generate mode")
@@ -115,7 +126,12 @@ class JudgeConfig(Templated):
     )
 
     @model_validator(mode="after")
-    def _thinking_leaves_room(self) -> Self:
+    def _settings_fit_the_mode(self) -> Self:
+        if self.min_probability and self.mode != "label":
+            raise ValueError(
+                f"min_probability: {self.min_probability:g} has no effect in mode: {self.mode}; "
+                "remove it, or set mode: label"
+            )
         if self.thinking_tokens is not None and self.thinking_tokens >= self.max_tokens:
             raise ValueError(
                 f"thinking_tokens: {self.thinking_tokens} leaves no room for a verdict in "

@@ -168,6 +168,14 @@ class JudgeModel(_EngineModel):
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
     @model_validator(mode="after")
+    def _the_bundled_judge_abstains(self) -> Self:
+        judge, trained_on = self.judge, JudgeConfig.model_fields["template"].default
+        measured = (judge.template, judge.mode, self.group) == (trained_on, "label", None)
+        if measured and self.engine.is_bundled_judge and judge.min_probability is None:
+            judge.min_probability = judge.bundled_min_probability
+        return self
+
+    @model_validator(mode="after")
     def _a_prompt_has_room(self) -> Self:
         if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
             raise ValueError(

@@ -169,11 +169,7 @@ def dtype_of(config: EngineConfig) -> str:
     """The data type of an engine on this CPU; resolves ``auto``."""
     if config.dtype != "auto":
         return config.dtype
-    shipped = (config.model, config.adapter, config.quantization) == (
-        BUNDLED_MODEL,
-        SHIPPED_ADAPTER,
-        None,
-    )
+    shipped = config.is_bundled_judge and config.quantization is None
     return "int8" if shipped and instruction_set() in _INT8 else "float32"
 
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from reward_serve.config.engine import ends_thinking
-from reward_serve.config.judge import JudgeConfig
+from reward_serve.config.judge import MIN_LABEL_MASS, JudgeConfig
 from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import (
     Engine,
@@ -90,7 +90,7 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
 _AUDITS = 4
-_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking"}
+_DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "min_probability"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
 """The rules' grade, None without rules, and the model's result."""
@@ -239,6 +239,7 @@ class Comparison:
         """Score by labels: the likelier label's value if they are binary, else the expected value.
 
         Two responses are compared by the expected value; a group's ranking combines many of them.
+        What ``judge.min_probability`` leaves undecided keeps its label and its probabilities.
         """
         template = self.template
         assert template.label is not None
@@ -251,15 +252,17 @@ class Comparison:
             return self.result(status, reason=reason, usage=output.usage)
         probabilities = softmax(logprobs)
         likeliest = max(probabilities, key=lambda label: (probabilities[label], -values[label]))
+        mass = sum(map(math.exp, logprobs.values()))
+        found: dict[str, Any] = {"label": likeliest, "probabilities": probabilities}
+        found |= {"details": cut_details(prompt) | {"label_mass": mass}, "usage": output.usage}
+        if why := self.judge.undecided(probabilities[likeliest], mass):
+            return self.result(Status.UNPARSEABLE, reason=why, **found)
         expected = sum(p * values[label] for label, p in probabilities.items())
         return self.result(
             Status.OK,
             score=values[likeliest] if template.label.binary and not self.responses else expected,
             source="cache" if output.cached else self.judge.source,
-            label=likeliest,
-            probabilities=probabilities,
-            details=cut_details(prompt) | {"label_mass": sum(map(math.exp, logprobs.values()))},
-            usage=output.usage,
+            **found,
         )
 
     async def _by_text(self, reference: str) -> ScoreResult:
@@ -447,9 +450,10 @@ def softmax(logprobs: Mapping[str, float]) -> dict[str, float]:
 
 def expected(template: Template, result: ScoreResult) -> ScoreResult:
     """The result of a state, with the expected value over its labels as score."""
-    if template.shows != "conversation" or template.label is None or not result.probabilities:
+    probabilities = result.probabilities if result.score is not None else None
+    if template.shows != "conversation" or template.label is None or not probabilities:
         return result
-    score = sum(p * template.label.values[label] for label, p in result.probabilities.items())
+    score = sum(p * template.label.values[label] for label, p in probabilities.items())
     return result.model_copy(update={"score": score})
 
 
@@ -734,12 +738,25 @@ class Judge(RewardModel):
         """The rules that decide before the model; None if no rules do."""
         return None if self._config.rules_first is False else template.rules
 
+    def undecided(self, probability: float, mass: float) -> str | None:
+        """Why the likelier label's probability, or all labels' mass, is too low for a score."""
+        least = self._config.min_probability
+        if least and probability < least:
+            limit = f"below judge.min_probability {least:g}"
+            return f"the likelier label has probability {probability:.4g}, {limit}"
+        if least and mass < MIN_LABEL_MASS:
+            limit = f"below the {MIN_LABEL_MASS:g} that judge.min_probability {least:g} needs"
+            return f"the labels together have probability {mass:.4g}, {limit}"
+        return None
+
     def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
         name = self._rules(template)
         rules = f"{name or 'off'}-{VERSION}"
-        generated = generation.settings if mode == "generate" else ""
+        settings = generation.settings if mode == "generate" else ""
+        if mode == "label" and self._config.min_probability:
+            settings = f";min_probability={self._config.min_probability:g}"
         return (
             f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
-            f"response_tokens={self.budget(template)};rules={rules}{generated}"
+            f"response_tokens={self.budget(template)};rules={rules}{settings}"
         )

@@ -41,11 +41,12 @@ from reward_serve_lab.evaluation.stability import (
     score_again,
 )
 from reward_serve_lab.evaluation.tables import (
+    advice,
+    curves_figure,
     difference,
     disagreement_table,
     group_tables,
     metrics_table,
-    reliability_figure,
     shown_text,
 )
 
@@ -92,12 +93,16 @@ Margin = Annotated[
     float,
     typer.Option(min=0, max=0.5, help="Do not count flips of rows this close to probability 0.5."),
 ]
+MaxError = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Name the judge.min_probability with this share of errors."),
+]
 Compare = Annotated[Path | None, typer.Option(help="Compare with the --results of an earlier run.")]
 Results = Annotated[
     Path | None, typer.Option(help="Write each row's result to this file, as JSON lines.")
 ]
 Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
-Plot = Annotated[Path | None, typer.Option(help="Write a reliability diagram to this PNG file.")]
+Plot = Annotated[Path | None, typer.Option(help="Plot reliability and coverage in this PNG file.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page that opens offline to this file.")]
 Disagreements = Annotated[int, typer.Option(min=0, help="Number of disagreements to list.")]
 Count = Annotated[int, typer.Option(min=1)]
@@ -117,6 +122,7 @@ def evaluate(
     stability: Stability = False,
     compare: Compare = None,
     margin: Margin = 0.02,
+    max_error: MaxError = None,
     results: Results = None,
     out: Out = None,
     plot: Plot = None,
@@ -129,16 +135,16 @@ def evaluate(
     """Measure a deployed judge against labelled rows; exit 1 if no row gets a score.
 
     Reports agreement, confusion, AUC, Cohen's kappa, calibration, false accepts and false rejects,
-    in total and by answer format, response length, deciding stage and criterion.
+    in total, by answer format, length, deciding stage, criterion and judge.min_probability.
     """
     variants = _variants(template, mode, alone=bool(results or compare or pairs))
     check_outputs(results, out, plot, html)
     settings = {"timeout_s": timeout_s} | ({"model": model} if model else {})
     if pairs:
-        if mode or stability or compare or results or plot or html:
+        if mode or stability or compare or results or plot or html or max_error is not None:
             raise typer.BadParameter(
-                "--pairs takes no --mode, --stability, --compare, --results, --plot or --html; "
-                "omit them"
+                "--pairs takes no --mode, --stability, --compare, --max-error, --results, --plot "
+                "or --html; omit them"
             )
         settings |= {"template": template[0]} if template else {}
         _evaluate_pairs(_pairs(file, sample, seed), url, app, settings, batches_in_flight, out)
@@ -168,7 +174,7 @@ def evaluate(
             title: reliability_of(list(zip(run.rows, run.results, strict=True)))
             for title, run in runs.items()
         }
-        chart = reliability_figure(curves)
+        chart = curves_figure(curves, {title: r["coverage"] for title, r in reports.items()})
         if plot:
             chart.savefig(plot, format="png", dpi=120)
         if html:
@@ -184,6 +190,9 @@ def evaluate(
                 progress.print(line, style="red", markup=False)
         raise typer.Exit(1)
     _print(runs, reports, disagreements)
+    if max_error is not None:
+        for title, report in reports.items():
+            console.print(f"{title}: {advice(report['coverage'], max_error)}", markup=False)
 
 
 def _evaluate_pairs(

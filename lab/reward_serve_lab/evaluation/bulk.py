@@ -121,18 +121,20 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Counts, agreement with the labels, throughput and latency, as JSON data.
 
-        A row without a score counts as a disagreement. Latency is measured in the replica and
-        includes queueing.
+        A row without a score counts as a disagreement, except in ``agreement_of_scored``. Latency
+        is measured in the replica and includes queueing.
         """
         labelled = [
             (r, s) for r, s in zip(self.rows, self.results, strict=True) if r.correct is not None
         ]
         agreed = sum(s.score is not None and (s.score >= RIGHT) is r.correct for r, s in labelled)
+        of = sum(result.score is not None for _, result in labelled)
         scored = [result for result in self.results if result.status is Status.OK]
         latencies = [result.latency_ms for result in scored]
         return {
             "n": len(self.rows),
             "agreement": agreed / len(labelled) if labelled else None,
+            "agreement_of_scored": agreed / of if of else None,
             "statuses": dict(Counter(result.status.value for result in self.results)),
             "sources": dict(Counter(result.source for result in self.results if result.source)),
             "verdicts_per_s": len(scored) / self.wall_s if self.wall_s else None,

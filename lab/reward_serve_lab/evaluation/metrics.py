@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reward_serve.config.judge import MIN_LABEL_MASS
 from reward_serve.schema import ScoreResult, probability_right
 from reward_serve_lab.evaluation.bulk import RIGHT, Row
 
 BINS = 15
 """Number of equal-width bins over the predicted probability that a response is right."""
+THRESHOLDS = (*(n / 100 for n in range(100)), 0.995, 0.999)
+"""Values of ``judge.min_probability`` on the curve of errors against coverage."""
 
 Judged = Sequence[tuple[Row, ScoreResult]]
 
@@ -127,6 +130,39 @@ def reliability_of(judged: Judged) -> list[Bin]:
         if row.correct is not None and (p := probability_right(result)) is not None
     ]
     return reliability([truth for truth, _ in pairs], [p for _, p in pairs])
+
+
+def coverage(judged: Judged) -> list[dict[str, Any]]:
+    """What each ``judge.min_probability`` would leave, of those that leave out further rows.
+
+    The curve of selective classification (El-Yaniv and Wiener, 2010): coverage is the share of the
+    labelled rows with a score. Results without labels, such as a rule's, always keep theirs. Rows
+    that the deployed threshold left undecided count, by what their label says of others.
+    """
+    labelled = [(row.correct, result) for row, result in judged if row.correct is not None]
+    said = {r.label: says_right(r) for _, r in labelled if r.probabilities and r.score in (0, 1)}
+    verdicts = [said.get(r.label) if r.score is None else says_right(r) for _, r in labelled]
+    scored = [
+        (truth, verdict, _sureness(result))
+        for (truth, result), verdict in zip(labelled, verdicts, strict=True)
+        if verdict is not None
+    ]
+    points: list[dict[str, Any]] = []
+    for least in THRESHOLDS:
+        kept = [(truth, verdict) for truth, verdict, sure in scored if sure >= least]
+        if kept and (not points or len(kept) < points[-1]["scored"]):
+            point = {"min_probability": least, "scored": len(kept)}
+            point |= {"coverage": len(kept) / len(labelled)}
+            wrong = sum(truth is not verdict for truth, verdict in kept)
+            point |= _rate("error_rate", "error_interval", wrong, len(kept))
+            points.append(point | {"false_accepts": kept.count((False, True))})
+    return points
+
+
+def _sureness(result: ScoreResult) -> float:
+    mass: Any = (result.details or {}).get("label_mass", 1.0)
+    sure = max((result.probabilities or {"": 1.0}).values())
+    return sure if mass >= MIN_LABEL_MASS else 0.0
 
 
 def wilson(count: int, of: int) -> list[float] | None:

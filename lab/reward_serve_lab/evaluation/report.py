@@ -9,7 +9,7 @@ from typing import Any
 
 from reward_serve.schema import Component, ScoreResult, Status, probability_right
 from reward_serve_lab.evaluation.bulk import Row, Run, judged_text
-from reward_serve_lab.evaluation.metrics import BINS, Judged, measure, says_right, wilson
+from reward_serve_lab.evaluation.metrics import BINS, Judged, coverage, measure, says_right, wilson
 from reward_serve_lab.evaluation.stability import fingerprints
 
 
@@ -33,6 +33,7 @@ def report_of(run: Run, template: str | None, mode: str | None) -> dict[str, Any
         "by_format": by_format(judged),
         "by_length": by_length(judged),
         "stages": stages(judged),
+        "coverage": coverage(judged),
         "by_criterion": by_criterion(judged),
     }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_GROUPS = 20
 TAIL_CHARACTERS = 80
+_SHOWN = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 Report = Mapping[str, Any]
 
@@ -26,6 +27,7 @@ _METRICS: dict[str, Callable[[Report], str]] = {
     "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
     "unscored": lambda r: str(r["unscored"]),
     "agreement": lambda r: _rate(r, "agreement"),
+    "agreement of scored": lambda r: _number(r["agreement_of_scored"]),
     "false accept": lambda r: _rate(r, "false_accept"),
     "false reject": lambda r: _rate(r, "false_reject"),
     "AUC": lambda r: _number(r["auc"]),
@@ -44,10 +46,11 @@ def summary_table(summaries: Mapping[str, Report]) -> Table:
     table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
     for title, summary in summaries.items():
         latency = summary["latency_ms"]
+        share, of_scored = summary["agreement"], summary["agreement_of_scored"]
         table.add_row(
             escape(title),
             str(summary["n"]),
-            "no labels" if summary["agreement"] is None else f"{summary['agreement']:.1%}",
+            "no labels" if share is None else f"{share:.1%} ({of_scored or 0:.1%} of scored)",
             _counts(summary["statuses"]),
             _counts(summary["sources"]),
             _number(summary["verdicts_per_s"], 1),
@@ -99,6 +102,26 @@ def group_tables(report: Report) -> Iterator[Table]:
             f"{stage['mean_prompt_tokens']:.0f}",
         )
     yield table
+    if len(report["coverage"]) > 1:
+        yield _coverage_table(report["coverage"])
+
+
+def _coverage_table(points: Sequence[Report]) -> Table:
+    table = Table("judge.min_probability", "scored", "errors among them", "false accepts")
+    for least in _SHOWN:
+        *_, point = (each for each in points if each["min_probability"] <= least)
+        scored = f"{point['scored']} ({point['coverage']:.1%})"
+        table.add_row(f"{least:g}", scored, _rate(point, "error"), str(point["false_accepts"]))
+    return table
+
+
+def advice(points: Sequence[Report], max_error: float) -> str:
+    """The lowest threshold with at most this share of errors among the rows with a score."""
+    point = next((each for each in points if each["error_rate"] <= max_error), None)
+    if point is None:
+        return f"no judge.min_probability has at most {max_error:.2%} errors"
+    least, errors = f"judge.min_probability {point['min_probability']:g}", _rate(point, "error")
+    return f"{least}: {errors} errors among the {point['coverage']:.1%} of rows with a score"
 
 
 def disagreement_table(run: Run, limit: int) -> Table:
@@ -181,12 +204,14 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {count}" for key, count in counts.items()) or "-"
 
 
-def reliability_figure(curves: Mapping[str, Sequence[Bin]]) -> Figure:
-    """Observed against predicted accuracy, one curve per run, above each bin's row count."""
+def curves_figure(
+    curves: Mapping[str, Sequence[Bin]], coverages: Mapping[str, Sequence[Report]]
+) -> Figure:
+    """Per run: observed against predicted accuracy, above row counts; errors against coverage."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 7), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    figure = Figure(figsize=(12, 7), layout="constrained")
+    (above, errors), (below, accepts) = figure.subplots(2, 2, sharex="col", height_ratios=(3, 1))
     above.plot([0, 1], [0, 1], color="grey", linestyle="--", label="perfectly calibrated")
     for title, bins in curves.items():
         predicted = [b.predicted for b in bins]
@@ -201,4 +226,10 @@ def reliability_figure(curves: Mapping[str, Sequence[Bin]]) -> Figure:
     below.set(xlabel="predicted probability right (mean of the bin)", ylabel="rows")
     below.set_yscale("symlog")
     below.set_ylim(0, 10 * max((b.n for bins in curves.values() for b in bins), default=1))
+    for points in coverages.values():  # in the order and so the colours of the curves
+        covered = [point["coverage"] for point in points]
+        errors.plot(covered, [point["error_rate"] for point in points], marker=".")
+        accepts.plot(covered, [point["false_accepts"] for point in points], marker=".")
+    errors.set(title="Errors by coverage, over judge.min_probability", ylabel="errors among them")
+    accepts.set(xlabel="share of the rows with a score", ylabel="false accepts")
     return figure

@@ -64,6 +64,8 @@ def test_a_card_in_the_working_folder_is_the_users_own() -> None:
     write("my-judge", {"summary": "99% agreement", "fingerprint": parts})
     given = {"model": "org/my-judge", "template": "graded"}
     assert line(**given) == "card: 99% agreement"
+    other = line("judge.min_probability=0.7", **given)
+    assert "cards/my-judge.yaml: is of other min_probability;" in (other or "")
     write("my-judge", {"summary": "99% agreement", "fingerprint": parts.replace("@", "@0")})
     assert "cards/my-judge.yaml: is of other template;" in (line(**given) or "")
     write("judge", {"summary": "mine", "fingerprint": parts})  # before the shipped one

@@ -22,7 +22,7 @@ from tests.service.integration.applications import GATEWAY, SEVERAL
 RIGHT = {"response": "9 * 2 = 18, so she earns 18 dollars.\n#### 18", "reference": "18"}
 WRONG = {"response": "9 * 2 = 17, so she earns 17 dollars.\n#### 17", "reference": "18"}
 # No marker, so no rule decides.
-PROSE = {"response": "Nine eggs at two dollars make eighteen, or 18 in all", "reference": "18"}
+PROSE = {"response": "It comes to eighteen.", "reference": "18"}
 ASKED = {**PROSE, "options": {"cache": False}}
 NDJSON = {"accept": "application/x-ndjson"}
 
@@ -60,8 +60,11 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     asked = [r for r in rows if verify(r["response"], r["reference"]).outcome == "abstain"][::2]
     requests = [{key: row[key] for key in ("response", "reference")} for row in asked]
     results = handle.score_batch(requests)
-    assert {result.source for result in results} == {"judge"}
-    agreed = [result.score == row["correct"] for result, row in zip(results, asked, strict=True)]
+    pairs = zip(results, asked, strict=True)
+    decided = [(result, row) for result, row in pairs if result.status != "unparseable"]
+    assert len(decided) >= 0.9 * len(asked)  # the others are below judge.min_probability
+    assert {result.source for result, _ in decided} == {"judge"}
+    agreed = [result.score == row["correct"] for result, row in decided]
     assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 

@@ -182,6 +182,12 @@ SECOND = {"model": "second"}
             "raise max_tokens",
         ),
         (
+            args(judge={"mode": "generate", "min_probability": 0.8}),
+            "models.0.judge: min_probability: 0.8 has no effect in mode: generate",
+            "set mode: label",
+        ),
+        (args(judge={"min_probability": 1}), "models.0.judge.min_probability: ", "less than 1"),
+        (
             args(judge={"thinking_tokens": 9}),
             "models.0: judge.thinking_tokens: 9",
             "set engine.engine_kwargs.reasoning_parser",

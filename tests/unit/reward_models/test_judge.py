@@ -83,7 +83,9 @@ class FakeEngine:
 
 
 def judge(engine: FakeEngine, **settings: Any) -> Judge:
-    config = JudgeConfig.model_validate({"rules_first": False, "audit_rate": 0.0, **settings})
+    config = JudgeConfig.model_validate(
+        {"rules_first": False, "audit_rate": 0.0, "min_probability": 0.0, **settings}
+    )
     return Judge(JudgeModel(name="judge", kind="judge", judge=config), engine)
 
 
@@ -361,6 +363,7 @@ async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_
         {"template": "solution"},
         {"response_tokens": 95},
         {"rules_first": True},
+        {"min_probability": 0.6},
         {"engine": FakeEngine(description={"weights": "v"})},
         {"engine": FakeEngine(max_model_len=480)},
         {"asked": request(template="gsm8k_strict")},
@@ -373,6 +376,9 @@ async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_
     assert len({await of(**each) for each in different}) == len(different)
     other = request("It is 17.", "17", id="7", group="g", timeout_s=1)
     assert {await of(), await of(asked=other), await of(response_tokens=96)} == {await of()}
+    assert await of(asked=request(options={"mode": "generate"})) == await of(
+        asked=request(options={"mode": "generate"}), min_probability=0.6
+    )
     by_rule = await of(asked=request("#### 18"), rules_first=True)
     assert by_rule == await of(asked=request("She makes 18"), rules_first=True)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,26 @@ def test_the_options_are_in_every_request_and_people_see_a_table(
     assert set(request) == {*expected, "id", "response", "reference"}
     assert "50.0% (29.9 to 70.1)" in result.stdout
     assert "disagreements: 3 of 10" in result.stdout
+
+
+def test_errors_by_coverage_are_shown_and_a_threshold_is_named(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.answer = lambda request, _: judged(float(request["response"]))
+    shares = ["0.9", "0.6", "0.2", "0.1", "0.7"]
+    labels = [True, True, True, False, False]
+    rows = [
+        {"response": text, "reference": "18", "correct": label}
+        for text, label in zip(shares, labels, strict=True)
+    ]
+    file, html = written(tmp_path, *rows), tmp_path / "page.html"
+    shown = invoke("eval", file, "--max-error", 0.01, "--html", html).stdout
+    assert re.search(r"judge.min_probability +\W+scored +\W+errors among them", shown)
+    assert re.search(r"0\.8 +\W+3 \(60.0%\) +\W+33\.3% ", shown)
+    assert "as deployed: judge.min_probability 0.81: 0.0% (" in shown
+    assert "By judge.min_probability" in html.read_text(encoding="utf-8")
+    report = reported("eval", file, folder=tmp_path)
+    assert [point["scored"] for point in report["coverage"]] == [5, 4, 3, 2]
 
 
 def test_templates_and_modes_run_side_by_side_over_the_same_rows(

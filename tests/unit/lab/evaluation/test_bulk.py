@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row, read_rows, score_rows
 from reward_serve_lab.evaluation.report import response_of
-from tests.unit.lab.fakes import judged, written
+from reward_serve_lab.evaluation.tables import summary_table
+from tests.unit.lab.fakes import failed, judged, run_of, written
 
 TURNS = [{"role": "user", "content": "9 + 9?"}, {"role": "assistant", "content": "It is 18."}]
 
@@ -113,3 +116,15 @@ async def test_an_answer_short_of_results_is_never_spread_over_other_rows() -> N
     with pytest.raises(ExceptionGroup) as caught:
         await score_rows(FakeClientOfOne(), rows_of(2), settings={})
     assert isinstance(caught.value.exceptions[0], ValueError)
+
+
+def test_a_summary_counts_rows_without_a_score_as_disagreements_and_says_the_rest() -> None:
+    run = run_of((True, judged(0.9)), (False, judged(0.1)), (True, failed()), (None, failed()))
+    summary = run.summary()
+    assert (summary["agreement"], summary["agreement_of_scored"]) == (2 / 3, 1.0)
+    assert summary["statuses"] == {"ok": 2, "timeout": 2}
+    shown = io.StringIO()
+    Console(width=200, file=shown).print(summary_table({"HTTP": summary}))
+    assert "66.7% (100.0% of scored)" in shown.getvalue()
+    nothing = run_of((True, failed())).summary()
+    assert (nothing["agreement"], nothing["agreement_of_scored"]) == (0.0, None)

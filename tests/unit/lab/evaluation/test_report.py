@@ -18,14 +18,14 @@ from reward_serve.schema import (
     probability_right,
 )
 from reward_serve_lab.evaluation.bulk import Row, Run
-from reward_serve_lab.evaluation.metrics import expected_calibration_error, measure
+from reward_serve_lab.evaluation.metrics import coverage, expected_calibration_error, measure
 from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
 from reward_serve_lab.evaluation.report import (
     by_criterion,
     format_of,
     stages,
 )
-from reward_serve_lab.evaluation.tables import disagreement_table
+from reward_serve_lab.evaluation.tables import advice, disagreement_table
 from tests.unit.lab.fakes import failed, judged, row, ruled, run_of
 
 FEW = [
@@ -100,6 +100,43 @@ def test_expected_calibration_error(
 ) -> None:
     found = expected_calibration_error(truths, predicted)
     assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_errors_fall_as_less_sure_rows_are_left_without_a_score() -> None:
+    thin = judged(0.97, details={"label_mass": 0.0009})
+    rows = [*FEW, (False, thin), (True, failed()), (None, judged(0.99))]
+    run = run_of(*rows)
+    points = coverage(list(zip(run.rows, run.results, strict=True)))
+    errors = {0.0: 3, 0.01: 2, 0.61: 2, 0.71: 1, 0.81: 0, 0.91: 0}
+    assert {p["min_probability"]: p["error_rate"] * p["scored"] for p in points} == errors
+    assert [p["scored"] for p in points] == [7, 6, 5, 4, 3, 1]
+    assert [p["false_accepts"] for p in points] == [2, 1, 1, 0, 0, 0]
+    assert [p["coverage"] for p in points] == [n / 8 for n in (7, 6, 5, 4, 3, 1)]
+    assert advice(points, 0.25).startswith("judge.min_probability 0.71: 25.0% (")
+    assert advice(points, 0.25).endswith("errors among the 50.0% of rows with a score")
+    assert "judge.min_probability 0.81: 0.0%" in advice(points, 0.1)
+
+
+def test_no_threshold_may_be_good_enough_and_a_rule_is_below_none() -> None:
+    run = run_of((True, judged(0.9)), (False, ruled(True)))
+    points = coverage(list(zip(run.rows, run.results, strict=True)))
+    assert [p["scored"] for p in points] == [2, 1]
+    assert advice(points, 0.01) == "no judge.min_probability has at most 1.00% errors"
+
+
+def test_rows_that_the_deployed_threshold_left_undecided_are_on_the_curve() -> None:
+    def deployed(least: float) -> list[tuple[Row, ScoreResult]]:
+        left = [max((r.probabilities or {"": 1.0}).values()) < least for _, r in FEW]
+        absent = {"score": None, "status": Status.UNPARSEABLE, "source": None}
+        results = [
+            result.model_copy(update=absent) if undecided else result
+            for (_, result), undecided in zip(FEW, left, strict=True)
+        ]
+        run = run_of(*((truth, r) for (truth, _), r in zip(FEW, results, strict=True)))
+        return list(zip(run.rows, run.results, strict=True))
+
+    assert coverage(deployed(0.75)) == coverage(deployed(0.0))
+    assert measure(deployed(0.75))["unscored"] == 2
 
 
 @pytest.mark.parametrize(
