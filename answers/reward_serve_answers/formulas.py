@@ -17,15 +17,16 @@ from math_verify import LatexExtractionConfig, parse, verify
 from reward_serve_answers.gsm8k import FORMULA, final_formula
 from reward_serve_answers.values import (
     ABSTAINED,
-    WRAPPINGS,
     Grade,
     UnusableReferenceError,
+    bare,
     gold_answer,
     not_latex,
+    parse_number,
 )
 
-_EXACT, _DECIMAL = sympy.Float("1e-30"), sympy.Float("1.5e-6")  # relative
-_ROUGH = sympy.Float("0.02")  # decimals so close may be one value, rounded
+# Relative: of exact values, of decimals, of six digits, and of what may be one value, rounded.
+_EXACT, _FLOAT, _ROUNDED, _ROUGH = map(sympy.Float, ("1e-30", "1e-14", "1.5e-6", "0.02"))
 _POINTS = tuple(map(sympy.Rational, ("7/3", "-11/5", "13/17", "-3/19", "23/7", "29/31")))
 
 _NAMES = (
@@ -41,6 +42,7 @@ _AMBIGUOUS = re.compile(  # AB, 3 4, 2^10, 1\frac{1}{2}, 1/2x, 3e8, \sqrt10; or 
     r"^[a-zA-Z]{2,}$|\d\s+\.?\d|\^ ?-?\d\d|\d\s*\\[dtc]?frac|/\s*\d+\s*[a-zA-Z\\(]|\d[eE]"
     r"|\\sqrt ?\d\d|\^ ?(?:\{[^{}]*|\d+ ?)\^|\^ ?\{? ?-?\d{5}|[)}!\]] ?!|\d{5} ?!|binom[^\\]*\d{5}"
 )
+_TASK = re.compile(r"[+*/!]|[\w)}] ?-|\\(?!frac)[a-z]")  # for a number: 9 * 2 is no answer yet
 _TIDY = [
     (re.compile(r"(?<!\\)\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\.?"), ""),
     (re.compile(r"(?<!\\)\\(?:q?quad(?![a-zA-Z])|[ ,;:!])|\s+"), " "),
@@ -77,17 +79,10 @@ def grade_math(response: str, reference: str) -> Grade:
 
 def compare(answer: str, gold: str) -> tuple[float | None, str]:
     """Score and rule of a final answer, without a limit of time."""
-    alike = _alike(_bare(answer), _bare(gold))
+    alike = _alike(bare(answer), bare(gold))
     if alike is not None:
         return float(alike), "math_equal" if alike else "math_differs"
-    return ABSTAINED, "answer_not_read" if _parsed(_bare(gold)) else "reference_not_read"
-
-
-def _bare(text: str) -> str:
-    text = text.strip().strip("$").strip()
-    for opening, closing in WRAPPINGS:
-        text = text.removeprefix(opening).removesuffix(closing)
-    return text.strip()
+    return ABSTAINED, "answer_not_read" if _parsed(bare(gold)) else "reference_not_read"
 
 
 def _alike(answer: str, gold: str) -> bool | None:
@@ -156,23 +151,32 @@ def _same_value(answer: str, gold: str) -> bool | None:
     if not one or not other or one[0].free_symbols != other[0].free_symbols:
         return None
     symbols = sorted(one[0].free_symbols, key=str)
+    rounded = [text for text in (answer, gold) if "." in text]
+    places = len(rounded[0].partition(".")[2]) if len(rounded) == 1 else 50
     found = set()
     for shift in range(3 if symbols else 1):
         values = dict(zip(symbols, (_POINTS * 9)[shift:], strict=False))
-        found.add(_near(one[0], other[0], values, is_decimal="." in answer + gold))
-    if found == {True}:
-        return verify(other, one, timeout_seconds=None) or None
-    return False if found == {False} else None
+        found.add(_near(one[0], other[0], values, places if rounded else None))
+    if found != {True}:
+        return False if found == {False} else None
+    number = parse_number(gold)
+    whole = number is not None and number.value.denominator == 1 and "frac" in answer
+    if number and not parse_number(answer) and (whole or _TASK.search(answer)):
+        return None
+    return verify(other, one, timeout_seconds=None) or None
 
 
-def _near(one: Any, other: Any, values: dict[Any, Any], *, is_decimal: bool) -> bool | None:
+def _near(one: Any, other: Any, values: dict[Any, Any], places: int | None) -> bool | None:
+    """Whether two values are equal, or one is the other rounded to decimals; None if only close."""
     left, right = (each.doit().subs(values).evalf(50) for each in (one, other))
     if not (left.is_finite and right.is_finite):
         return None
     size, difference = max(abs(left), abs(right)), abs(left - right)
-    if difference <= size * (_DECIMAL if is_decimal else _EXACT):
+    if difference <= size * (_EXACT if places is None else _FLOAT):
         return True
-    return None if is_decimal and difference <= size * _ROUGH else False
+    if places is None or difference > size * _ROUGH:
+        return False
+    return True if difference <= min(size * _ROUNDED, sympy.Rational(1, 2 * 10**places)) else None
 
 
 def _parsed(text: str) -> list[Any]:

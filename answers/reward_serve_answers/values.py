@@ -75,8 +75,7 @@ MAX_TEXT = 120
 MAX_UNIT_WORDS = 4
 MAX_ANSWER = 200
 """Characters after a marker."""
-MAX_BOX = 2_000
-"""Characters in a box, which may hold a matrix."""
+MAX_BOX = 2_000  # characters in a box, which may hold a matrix
 _OPENING, _BRACE = re.compile(r"\s{0,3}\{"), re.compile(r"[{}]")
 
 
@@ -315,14 +314,14 @@ def same_text(text: str, other: str) -> bool:
 
     A point at the beginning, a prime, and case (Co and CO, n and N) tell answers apart.
     """
-    text, other = _bare(text), _bare(other)
+    text, other = bare(text), bare(other)
     if text == other or _FORMULA_SIGNS.search(text + other):
         return text == other
     words, others = text.split(), other.split()
     return len(words) == len(others) and all(map(_same_word, words, others))
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
     """The text without markup around the whole of it, and without its full stop."""
     text = normalised(text)
     if text.count("**") % 2:
