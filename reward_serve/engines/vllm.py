@@ -160,9 +160,13 @@ _FLAGS = {
     "AVX2": "avx2",
 }
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
-# With these, the shipped judge was measured in int8: faster than float32 and as accurate
+# The fastest type in which the shipped judge was measured to be as accurate as in float32
 # (docs/explanation/performance.md).
-_INT8 = {"AVX512_CORE_AMX", "AVX512_CORE_BF16", "AVX512_CORE_VNNI"}
+_FASTEST = {
+    "AVX512_CORE_AMX": "bfloat16",
+    "AVX512_CORE_BF16": "int8",
+    "AVX512_CORE_VNNI": "int8",
+}
 
 
 def dtype_of(config: EngineConfig) -> str:
@@ -170,7 +174,7 @@ def dtype_of(config: EngineConfig) -> str:
     if config.dtype != "auto":
         return config.dtype
     shipped = config.is_bundled_judge and config.quantization is None
-    return "int8" if shipped and instruction_set() in _INT8 else "float32"
+    return _FASTEST.get(instruction_set(), "float32") if shipped else "float32"
 
 
 def instruction_set(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

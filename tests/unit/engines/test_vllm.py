@@ -101,6 +101,8 @@ def test_the_instruction_set_is_the_most_capable_that_onednn_may_use(
 @pytest.mark.parametrize(
     ("instructions", "settings", "dtype"),
     [
+        ("AVX512_CORE_AMX", {}, "bfloat16"),
+        ("AVX512_CORE_BF16", {}, "int8"),
         ("AVX512_CORE_VNNI", {}, "int8"),
         ("AVX2", {}, "float32"),
         ("AVX512_CORE_BF16", {"adapter": "/mine"}, "float32"),
@@ -110,7 +112,7 @@ def test_the_instruction_set_is_the_most_capable_that_onednn_may_use(
         ("AVX2", {"dtype": "int8"}, "int8"),
     ],
 )
-def test_auto_is_int8_only_where_the_shipped_judge_was_measured_in_it(
+def test_auto_is_the_fastest_type_in_which_the_shipped_judge_was_measured(
     instructions: str, settings: dict[str, Any], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vllm, "instruction_set", lambda: instructions)
