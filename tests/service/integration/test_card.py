@@ -27,5 +27,5 @@ def test_serve_knows_the_card_of_the_judge_that_it_serves(
     assert served["by_rules"] > alone["by_rules"] == 0
     assert {*card["attacks"]} == {"served", "model_alone"}
     assert card["verdicts_per_s"]["model_alone"] > 0
-    (judge,) = deployments_file("bundled", {}).models
+    (judge,) = deployments_file("bundled", {}, fields=["group={}"]).models
     assert card_line(judge) == f"card: {card['summary']}"

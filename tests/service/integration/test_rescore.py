@@ -29,7 +29,8 @@ def test_the_judge_decides_what_rules_left_and_its_templates_are_not_mixed(
     found = {line["sample"]: line for line in lines_of(out)}
     assert [found[n]["score"] for n in range(2)] == [1.0, 0.0]
     assert found[2]["score"] in (0.0, 1.0)
-    assert [found[n]["source"] for n in range(3)] == ["rule", "rule", "judge"]
+    assert [found[n]["source"] for n in range(2)] == ["rule", "rule"]
+    assert found[2]["source"] in ("judge", "cache")
     assert all("template=final_answer@" in line["fingerprint"] for line in found.values())
     assert "0 of 1 lose their gradient, 0 gain one" in result.stdout
     before = out.read_bytes()
