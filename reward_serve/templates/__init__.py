@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reward_serve.schema import Mode, ScoreResult, Status, describe_errors, failure
 from reward_serve_answers.thinking import read_thinking
@@ -62,10 +62,8 @@ _CONTINUED = re.compile(r"\d*(?: ?[.,/:eE]? ?[+-]?\d+| ?%)+")
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 
 
-class LabelForm(BaseModel):
+class LabelForm(BaseModel, extra="forbid"):
     """Label mode: one forward pass gives the probability of each label."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
     values: Annotated[dict[str, float], Field(min_length=2, max_length=128)]
@@ -79,10 +77,8 @@ class LabelForm(BaseModel):
         return sorted(self.values.values()) == [0.0, 1.0]
 
 
-class GenerateForm(BaseModel):
+class GenerateForm(BaseModel, extra="forbid"):
     """Generate mode: the judge writes text, whose last verdict counts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
     verdict: str = Field(
@@ -113,18 +109,14 @@ class GenerateForm(BaseModel):
         return self
 
 
-class LikelihoodForm(BaseModel):
+class LikelihoodForm(BaseModel, extra="forbid"):
     """Likelihood mode: how probable the model finds the reference as its reply."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
 
 
-class Template(BaseModel):
+class Template(BaseModel, extra="forbid"):
     """The prompt of a judge and how its answer is read."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     description: str
