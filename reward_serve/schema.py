@@ -113,6 +113,7 @@ class Status(StrEnum):
     """The reward model failed; retry."""
 
 
+RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 

@@ -38,16 +38,9 @@ _MEMBER_DEADLINE = 0.9  # of the request's, so that an absent member leaves time
 _CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
 
 # Statuses to report when parts are missing, retryable ones first.
-_SEVERITY = (
-    Status.OVERLOADED,
-    Status.TIMEOUT,
-    Status.ERROR,
-    Status.TRUNCATED,
-    Status.UNPARSEABLE,
-    Status.INVALID,
-)
+_SEVERITY = ("overloaded", "timeout", "error", "truncated", "unparseable", "invalid")
+_PERMANENT = _SEVERITY[3:]
 _ABOUT_MEMBER = {"status", "score", "source", "label", "fingerprint"}
-_PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
 
 
 def weighted(scores: Scores) -> float | None:
@@ -178,9 +171,14 @@ class Composite(RewardModel):
     def _result(self, results: Mapping[str, ScoreResult]) -> ScoreResult:
         clipped = {name: _clipped(self._members[name], r) for name, r in results.items()}
         parts = {name: _gated(self._members[name], name, clipped) for name in clipped}
+        nested = {
+            f"{name}/{inner}": part
+            for name, result in results.items()
+            for inner, part in (result.components or {}).items()
+        }
         details: dict[str, Any] = {"members": _shown(results, _ABOUT_MEMBER)}
         about: dict[str, Any] = {
-            "components": parts | _nested(results),
+            "components": parts | nested,
             "details": details,
             "usage": summed_usage(list(results.values())),
             "fingerprint": self._fingerprint(results.values()),
@@ -270,15 +268,6 @@ def _gated(member: MemberConfig, name: str, parts: Mapping[str, Component]) -> C
         reason = f"its gate, {gate.member}, has no score: {other.reason}"
         return Component(status=other.status, reason=reason)
     return part.model_copy(update={"score": 0.0}) if other.score < gate.below else part
-
-
-def _nested(results: Mapping[str, ScoreResult]) -> dict[str, Component]:
-    """The components of members that have some, as ``member/component``."""
-    return {
-        f"{name}/{inner}": part
-        for name, result in results.items()
-        for inner, part in (result.components or {}).items()
-    }
 
 
 def _shown(results: Mapping[str, ScoreResult], fields: set[str]) -> dict[str, Any]:
