@@ -231,12 +231,9 @@ def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
 
 def _resolve(answers: Iterable[tuple[Any, Outcome]]) -> None:
     for answer, outcome in answers:
-        if answer.done():
-            continue
-        if isinstance(outcome, BaseException):
-            answer.set_exception(outcome)
-        else:
-            answer.set_result(outcome)
+        if not answer.done():
+            is_fault = isinstance(outcome, BaseException)
+            (answer.set_exception if is_fault else answer.set_result)(outcome)
 
 
 class Endpoint:

@@ -362,17 +362,11 @@ class Renderer:
         return text, self._encode(text)[0]
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
+        how = budget, template.head_tokens, shown_as(template), self._encode
         if template.reference != "final_answer":
-            return shortened(text, budget, template.head_tokens, shown_as(template), self._encode)
+            return shortened(text, *how)
         found = committed(text)
-        response = shortened(
-            found.text,
-            budget,
-            template.head_tokens,
-            shown_as(template),
-            self._encode,
-            partial(_answer_of, found, template),
-        )
+        response = shortened(found.text, *how, partial(_answer_of, found, template))
         unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
 
