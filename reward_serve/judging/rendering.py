@@ -212,13 +212,10 @@ class Skeleton:
 
     def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
-        messages: list[dict[str, Any]] = [
-            {
-                "role": role,
-                "content": "".join(part + texts.get(name or "", "") for part, name in parts),
-            }
-            for role, parts in self.turns
-        ]
+        messages: list[dict[str, Any]] = []
+        for role, parts in self.turns:
+            content = "".join(part + texts.get(name or "", "") for part, name in parts)
+            messages.append({"role": role, "content": content})
         ids: list[int] = []
         for run, name in self.runs:
             ids += run
@@ -287,15 +284,14 @@ class Renderer:
         shown = shown_as(template)
         responses = [name for name in template.fields if is_judged(name)]
         others = [name for name in template.fields if name not in responses]
+        texts, encoded = dict[str, str](), dict[str, list[int]]()
         for name in others:
             if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
                 raise ValueError(
                     f"{name}: {len(fields[name])} characters do not fit a prompt of "
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
-        read = {name: self._read(shown, fields[name]) for name in others}
-        texts = {name: text for name, (text, _) in read.items()}
-        encoded = {name: ids for name, (_, ids) in read.items()}
+            texts[name], encoded[name] = self._read(shown, fields[name])
         reference = texts.get("reference") if template.occurrence else None
         sizes = {name: len(ids) for name, ids in encoded.items()}
         if reference is not None:

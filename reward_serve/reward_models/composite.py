@@ -150,13 +150,9 @@ class Composite(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
         within_s = _MEMBER_DEADLINE * request.timeout_s
-        answers = await asyncio.gather(
-            *(
-                _answer(ask, _body(request, member, within_s), explains=trace is not None)
-                for member, ask in zip(self._members.values(), self._asks, strict=True)
-            )
-        )
-        named = dict(zip(self._members, answers, strict=True))
+        pairs = zip(self._members.values(), self._asks, strict=True)
+        calls = (_answer(ask, _body(request, m, within_s), trace is not None) for m, ask in pairs)
+        named = dict(zip(self._members, await asyncio.gather(*calls), strict=True))
         result = self._result({name: answer.result for name, answer in named.items()})
         if trace is not None:
             trace.members = named

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -134,10 +135,7 @@ def next_round(
 
 def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     """Pair neighbours in the standings that have not met; with an odd size, one sits out."""
-    games = [0] * size
-    for pair in played:
-        for index in pair:
-            games[index] += 1
+    games = Counter(index for pair in played for index in pair)
     outcomes = {pair: p for pair, p in played.items() if p is not None}
     standing = strengths(size, outcomes, _STANDINGS_TOLERANCE)
     # Of equals (in the first round, all), those with fewer comparisons come first, so that
