@@ -396,9 +396,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -> str:
     """A validation error in one line: the first invalid fields, their errors and values.
 
-    Args:
-        error: the error.
-        of: the model that was validated, for a hint about its unknown fields.
+    With the model that was validated, unknown fields have a hint.
     """
     parts: list[str] = []
     faults = error.errors(include_url=False, include_context=False)

@@ -50,12 +50,7 @@ _SHAPES = {
 
 
 def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
-    """All validation errors in one line: each field, its value, and the remedy.
-
-    Args:
-        error: the errors.
-        top: the outermost section.
-    """
+    """All errors of an outermost section in one line: each field, its value, and the remedy."""
     return "; ".join(_explain(fault, top) for fault in error.errors(include_url=False))
 
 

@@ -355,14 +355,7 @@ class DocumentedApi(FastAPI):
         answer: Any,
         body: type | None = None,
     ) -> None:
-        """Register a route: POST with a body, otherwise GET.
-
-        Args:
-            path: its path.
-            handler: its handler, whose docstring describes it.
-            answer: type of the answer with status 200.
-            body: type of the request's body.
-        """
+        """Register a route, which its handler's docstring describes: POST with a body, else GET."""
         dependencies = [] if body is None else [Depends(_reads(body))]
         if self._has_keys and path not in _OPEN_PATHS:
             dependencies.append(Security(_BEARER))

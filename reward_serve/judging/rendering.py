@@ -14,16 +14,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.engines.bundled import bundled_judge
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template, is_judged
 from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
-
-if TYPE_CHECKING:
-    from reward_serve.judging.turns import ShownTurns
 
 Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
@@ -70,6 +69,24 @@ class Shortened(NamedTuple):
     ids: list[int]
     cut_characters: int
     head: int
+
+
+class ShownTurns(NamedTuple):
+    """A conversation as it is shown.
+
+    Attributes:
+        text: the text.
+        ids: its tokens.
+        cut: the turn, start and end of each text that is not shown, in characters.
+        cut_turns: number of turns that are left out.
+        images: those of the turns that are shown.
+    """
+
+    text: str
+    ids: list[int]
+    cut: list[tuple[int, int, int]]
+    cut_turns: int
+    images: list[dict[str, JsonValue]]
 
 
 def shortened(
@@ -149,12 +166,6 @@ def cut_span(
     """Start and end of the text that ``shortened`` cut from the response, and whether exact.
 
     They are estimated from its length if ``shown`` rewrites what remains.
-
-    Args:
-        response: the whole response.
-        text: the remaining text.
-        head: ``Shortened.head``.
-        shown: as for ``shortened``.
     """
     first, last = text[:head], text[head + len(JOINT) :] if head else text
     end = max(0, len(response) - len(last))

@@ -64,9 +64,6 @@ class FailureLog(Observer):
     """Logs failures as JSON: the request's id and hash, the status and its reason, and times.
 
     Beyond 20 per second, failures are only counted, and the counts are logged.
-
-    Args:
-        model: the reward model's name.
     """
 
     def __init__(self, model: str) -> None:

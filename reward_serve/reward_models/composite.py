@@ -131,12 +131,7 @@ async def length(body: dict[str, Any], explains: bool) -> Explanation:
 
 
 class Composite(RewardModel):
-    """Combines its members' scores.
-
-    Args:
-        config: a model of kind ``composite``.
-        asks: one for each member, in order.
-    """
+    """Combines its members' scores; ``asks`` has one for each, in order."""
 
     def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
         self._config = config.composite
@@ -272,12 +267,7 @@ def _shown(results: Mapping[str, ScoreResult], fields: set[str]) -> dict[str, An
 
 
 class Cascade(RewardModel):
-    """Asks its members in order until one is sure.
-
-    Args:
-        config: a model of kind ``cascade``.
-        asks: one for each member, in order.
-    """
+    """Asks its members in order until one is sure; ``asks`` has one for each."""
 
     def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
         self._config = config.cascade

@@ -125,12 +125,6 @@ def generation_of(
 ) -> Generation:
     """Merge a request's options with the deployment's settings; other modes generate no text.
 
-    Args:
-        options: the request's options.
-        config: the deployment's settings.
-        mode: the mode of this request.
-        ends_thinking: whether the engine can limit thinking.
-
     Raises:
         InvalidRequestError: the deployment does not allow an option, or it would have no effect.
     """

@@ -259,11 +259,7 @@ def unaliased(text: str) -> str:
 
 @functools.cache
 def load_template(name: str, folder: str = "") -> Template:
-    """Load a shipped template by name.
-
-    Args:
-        name: its name.
-        folder: ``GROUPS`` or ``RUBRICS`` for other templates than those of a response.
+    """Load a shipped template, of a response or of the folder ``GROUPS`` or ``RUBRICS``.
 
     Raises:
         KeyError: no shipped template has this name.
@@ -381,11 +377,6 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
     The last verdict counts: a judge may quote the response, and with it a verdict, before it
     concludes. A text that was cut off has none, even if it contains one: the judge may have been
     quoting it, or about to change its mind.
-
-    Args:
-        template: the template, with the pattern of a verdict.
-        text: the judge's text.
-        cut_off: whether the judge reached its token limit.
     """
     answer = visible(text, cut_off)
     if isinstance(answer, ScoreResult):
