@@ -40,9 +40,8 @@ def build_app(args: dict[str, Any]) -> Application:
 
     config = resolve(AppConfig.parse(args))
     replica = serve.deployment(RewardReplica)
-    options = {model.name: deployment_options(model) for model in config.models}
     models = {
-        model.name: replica.options(name=model.name, **options[model.name]).bind(
+        model.name: replica.options(name=model.name, **deployment_options(model)).bind(
             model.model_dump(mode="json"), config.server.explain
         )
         for model in config.models
@@ -84,11 +83,8 @@ def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application
 def deployment_options(model: ModelConfig) -> dict[str, Any]:
     """Serve's options for a reward model: resources, autoscaling and limits on calls."""
     resources = model.resources
-    actor: dict[str, Any] = {"num_cpus": resources.num_cpus, "num_gpus": resources.num_gpus}
-    if resources.accelerator_type:
-        actor["accelerator_type"] = resources.accelerator_type
-    if resources.runtime_env:
-        actor["runtime_env"] = resources.runtime_env
+    amounts = ("num_cpus", "num_gpus")
+    actor = {name: value for name, value in resources if name in amounts or value}
     options: dict[str, Any] = {
         "ray_actor_options": actor,
         # A call may carry one item. The replica admits more items than these if they are of several

@@ -14,7 +14,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     field_validator,
@@ -114,10 +113,8 @@ def _cut(name: Any) -> Any:
     return name[:MAX_NAME_CHARACTERS].encode("utf-8", "replace").decode()
 
 
-class Function(BaseModel):
+class Function(BaseModel, extra="forbid"):
     """The function of a call."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[Name, BeforeValidator(_cut)]
     arguments: Annotated[Text, BeforeValidator(_in_one_spelling, json_schema_input_type=Any)] = (
@@ -125,10 +122,8 @@ class Function(BaseModel):
     )
 
 
-class ToolCall(BaseModel):
+class ToolCall(BaseModel, extra="forbid"):
     """A call of a tool."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: Name | None = None
     type: Annotated[Literal["function"], BeforeValidator(lambda t: t or "function")] = "function"
@@ -151,10 +146,8 @@ class ToolCall(BaseModel):
         return as_json({"name": called.name, "arguments": arguments})
 
 
-class Message(BaseModel):
+class Message(BaseModel, extra="forbid"):
     """One turn of a conversation."""
-
-    model_config = ConfigDict(extra="forbid")
 
     role: Role
     content: Text | list[dict[str, JsonValue]] = Field(

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -28,10 +27,8 @@ _CriterionName = Annotated[str, Field(pattern=r"^\w([\w .-]{0,62}\w)?$")]
 _Label = Annotated[str, Field(pattern=r"^[\w+-]([\w .+-]{0,30}[\w+])?$")]
 
 
-class Criterion(BaseModel):
+class Criterion(BaseModel, extra="forbid", allow_inf_nan=False):
     """One criterion of a rubric."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     name: _CriterionName = Field(description="Unique in the rubric; the component's name.")
     text: str = Field(

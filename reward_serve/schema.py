@@ -113,14 +113,13 @@ class Status(StrEnum):
     """The reward model failed; retry."""
 
 
+RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
-class Options(BaseModel):
+class Options(BaseModel, extra="forbid"):
     """Per-request settings; a deployment rejects those that it does not allow."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Mode | None = Field(
         None,
@@ -145,10 +144,8 @@ class Options(BaseModel):
     cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
 
 
-class ScoreRequest(BaseModel):
+class ScoreRequest(BaseModel, extra="forbid"):
     """A request for the reward of a response, or of a conversation's last assistant turn."""
-
-    model_config = ConfigDict(extra="forbid")
 
     response: Text | None = Field(
         None,
@@ -295,10 +292,8 @@ class ScoreRequest(BaseModel):
         }
 
 
-class Usage(BaseModel):
+class Usage(BaseModel, json_schema_serialization_defaults_required=True):
     """The tokens that the reward model's engine processed for a request."""
-
-    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -401,9 +396,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -> str:
     """A validation error in one line: the first invalid fields, their errors and values.
 
-    Args:
-        error: the error.
-        of: the model that was validated, for a hint about its unknown fields.
+    With the model that was validated, unknown fields have a hint.
     """
     parts: list[str] = []
     faults = error.errors(include_url=False, include_context=False)
@@ -501,10 +494,8 @@ Strategy = Literal["all_pairs", "circular", "swiss"]
 """Which pairs of a group's responses to compare."""
 
 
-class GroupRequest(BaseModel):
+class GroupRequest(BaseModel, extra="forbid"):
     """A request to judge ``responses`` against each other. Common fields: see ``ScoreRequest``."""
-
-    model_config = ConfigDict(extra="forbid")
 
     responses: list[Text] = Field(min_length=2, max_length=MAX_RESPONSES)
     question: Text | None = Field(None, description="The prompt that the responses answer.")

@@ -29,6 +29,7 @@ from reward_serve.client.transport import (
 )
 from reward_serve.routing.dispatch import is_answer
 from reward_serve.schema import (
+    RETRIED,
     GroupResult,
     ScoreResult,
     Status,
@@ -50,7 +51,6 @@ PROBE_EVERY_S = 2.0
 _PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes soon
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
-_RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])
 _NOT_JSON = (TypeError, ValueError, RecursionError)
 
 Result = ScoreResult | GroupResult
@@ -231,12 +231,9 @@ def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
 
 def _resolve(answers: Iterable[tuple[Any, Outcome]]) -> None:
     for answer, outcome in answers:
-        if answer.done():
-            continue
-        if isinstance(outcome, BaseException):
-            answer.set_exception(outcome)
-        else:
-            answer.set_result(outcome)
+        if not answer.done():
+            is_fault = isinstance(outcome, BaseException)
+            (answer.set_exception if is_fault else answer.set_result)(outcome)
 
 
 class Endpoint:
@@ -485,7 +482,7 @@ class Batch:
             ticket.result = result
             if not is_answer(result):
                 self._last_reason = result.reason or ""
-            if result.status in _RETRIED:
+            if result.status in RETRIED:
                 self._retry_after_s = max(self._retry_after_s, retry_after_s(result.details))
             else:
                 final.append(ticket)

@@ -252,7 +252,7 @@ class HttpTransport(ServiceTransport):
         path, field = _ROUTES[method]
         is_batch = method == "score_batch"
         content = json.dumps({"requests": list(bodies)} if is_batch else bodies[0]).encode()
-        reply = await self._ask("POST", path, answer_timeout_s(bodies), content)
+        reply = await self._ask("POST", path, longest_timeout_s(bodies) + SERVICE_GRACE_S, content)
         answer = self._content(reply, field)
         return answer["results"] if is_batch else answer
 
@@ -332,7 +332,7 @@ class HandleTransport(ServiceTransport):
         self._max_batch_items: float = math.inf
 
     async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
-        dispatcher = self._dispatcher or await self._connected(answer_timeout_s(bodies))
+        dispatcher = self._dispatcher or await self._connected(bodies)
         if method != "score_batch":
             return await getattr(dispatcher, method)(bodies[0])
         if len(bodies) > self._max_batch_items:  # each replica sees only its part
@@ -343,8 +343,9 @@ class HandleTransport(ServiceTransport):
             )
         return await dispatcher.score_batch(list(bodies))
 
-    async def _connected(self, timeout_s: float) -> Dispatcher:
+    async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection, which one thread opens; callers wait until their own deadlines."""
+        timeout_s = longest_timeout_s(bodies) + SERVICE_GRACE_S
         if _forked_with_ray:  # the call would hang
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
@@ -416,8 +417,3 @@ def with_id(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("id") is not None:
         return body
     return {**body, "id": f"{_id_prefix}-{os.getpid()}-{next(_id_numbers)}"}
-
-
-def answer_timeout_s(bodies: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds to wait for the service: the longest deadline of the requests, plus the grace."""
-    return longest_timeout_s(bodies) + SERVICE_GRACE_S

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from reward_serve.schema import hint
@@ -20,10 +20,8 @@ class ConfigError(ValueError):
     """A deployments file is invalid; the message names the field and the remedy."""
 
 
-class Section(BaseModel):
+class Section(BaseModel, extra="forbid", protected_namespaces=(), allow_inf_nan=False):
     """A section of the file; unknown fields and non-finite numbers are rejected."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
 # What is often written in place of these fields.
@@ -52,12 +50,7 @@ _SHAPES = {
 
 
 def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
-    """All validation errors in one line: each field, its value, and the remedy.
-
-    Args:
-        error: the errors.
-        top: the outermost section.
-    """
+    """All errors of an outermost section in one line: each field, its value, and the remedy."""
     return "; ".join(_explain(fault, top) for fault in error.errors(include_url=False))
 
 

@@ -41,7 +41,9 @@ def check_checkpoint(model: str) -> Path:
         )
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
         raise CheckpointError(f"engine.model: {folder} has no weights; copy the model again")
-    for shard in {*folder.glob("*.safetensors"), *_indexed_shards(folder)}:
+    index = folder / "model.safetensors.index.json"
+    indexed = read_json(index).get("weight_map", {}) if index.is_file() else {}
+    for shard in {*folder.glob("*.safetensors"), *map(folder.joinpath, indexed.values())}:
         _check_safetensors(shard)
     return folder
 
@@ -105,12 +107,6 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(
             f"engine.model: {path} is missing or not JSON ({error}); copy the model again"
         ) from None
-
-
-def _indexed_shards(folder: Path) -> set[Path]:
-    index = folder / "model.safetensors.index.json"
-    shards = read_json(index).get("weight_map", {}) if index.is_file() else {}
-    return {folder / name for name in shards.values()}
 
 
 def _check_safetensors(path: Path) -> None:

@@ -23,7 +23,7 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.middleware import Middleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from ray.exceptions import RayError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -245,13 +245,11 @@ def _shown(text: str) -> str:
     return ascii(text)[1:-1][:64]
 
 
-class Problem(BaseModel):
+class Problem(BaseModel, extra="allow"):
     """Every answer with another status than 200.
 
     A single result or explanation without a score (422, 503, 504) has its own fields too.
     """
-
-    model_config = ConfigDict(extra="allow")
 
     detail: str = Field(description="What is wrong, and the remedy.")
 
@@ -271,10 +269,8 @@ class ScoreResults(ResultModel):
     results: list[ScoreResult] = Field(description="A result for each request, in order.")
 
 
-class Model(BaseModel):
+class Model(BaseModel, extra="allow"):
     """A replica's description of its reward model; further fields depend on the kind."""
-
-    model_config = ConfigDict(extra="allow")
 
     name: str
     ready: bool = Field(description="Whether a replica can score.")
@@ -282,10 +278,8 @@ class Model(BaseModel):
     items: int | None = Field(None, description="Items in progress or waiting.")
 
 
-class Models(BaseModel):
+class Models(BaseModel, extra="allow"):
     """The reward models; with ``openai`` in ``compatible_with``, in OpenAI's format too."""
-
-    model_config = ConfigDict(extra="allow")
 
     models: list[Model]
     version: str
@@ -361,14 +355,7 @@ class DocumentedApi(FastAPI):
         answer: Any,
         body: type | None = None,
     ) -> None:
-        """Register a route: POST with a body, otherwise GET.
-
-        Args:
-            path: its path.
-            handler: its handler, whose docstring describes it.
-            answer: type of the answer with status 200.
-            body: type of the request's body.
-        """
+        """Register a route, which its handler's docstring describes: POST with a body, else GET."""
         dependencies = [] if body is None else [Depends(_reads(body))]
         if self._has_keys and path not in _OPEN_PATHS:
             dependencies.append(Security(_BEARER))

@@ -48,13 +48,7 @@ _SPACE, _CHARACTER = re.compile(r"\s*"), re.compile(r"\S")
 
 
 class CompatRoutes:
-    """The handlers of the routes.
-
-    Args:
-        dispatcher: sends items to the reward models.
-        server: limits, and ``absent_reward``.
-        admit: counts items for the caller's key until the response is sent.
-    """
+    """The handlers of the routes; ``admit`` counts items for a caller's key during a request."""
 
     def __init__(
         self, dispatcher: Dispatcher, server: ServerConfig, admit: Callable[[Request, int], None]

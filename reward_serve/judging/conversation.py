@@ -151,12 +151,7 @@ class ConversationRenderer:
     def texts(
         self, turns: Sequence[Turn], shown: Mapping[int, int], tools: Tools = None
     ) -> list[tuple[str, int | None]]:
-        """The text of a rendered conversation, in parts.
-
-        Args:
-            turns: the turns that were rendered.
-            shown: ``Conversation.shown``.
-            tools: the tools that were rendered.
+        """The text of the conversation that ``render`` has ``shown``, in parts.
 
         Returns:
             Each part with the index of its turn; None for the chat template's text.

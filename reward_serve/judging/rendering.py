@@ -14,16 +14,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.engines.bundled import bundled_judge
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template, is_judged
 from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
-
-if TYPE_CHECKING:
-    from reward_serve.judging.turns import ShownTurns
 
 Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
@@ -70,6 +69,24 @@ class Shortened(NamedTuple):
     ids: list[int]
     cut_characters: int
     head: int
+
+
+class ShownTurns(NamedTuple):
+    """A conversation as it is shown.
+
+    Attributes:
+        text: the text.
+        ids: its tokens.
+        cut: the turn, start and end of each text that is not shown, in characters.
+        cut_turns: number of turns that are left out.
+        images: those of the turns that are shown.
+    """
+
+    text: str
+    ids: list[int]
+    cut: list[tuple[int, int, int]]
+    cut_turns: int
+    images: list[dict[str, JsonValue]]
 
 
 def shortened(
@@ -149,12 +166,6 @@ def cut_span(
     """Start and end of the text that ``shortened`` cut from the response, and whether exact.
 
     They are estimated from its length if ``shown`` rewrites what remains.
-
-    Args:
-        response: the whole response.
-        text: the remaining text.
-        head: ``Shortened.head``.
-        shown: as for ``shortened``.
     """
     first, last = text[:head], text[head + len(JOINT) :] if head else text
     end = max(0, len(response) - len(last))
@@ -212,13 +223,10 @@ class Skeleton:
 
     def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
-        messages: list[dict[str, Any]] = [
-            {
-                "role": role,
-                "content": "".join(part + texts.get(name or "", "") for part, name in parts),
-            }
-            for role, parts in self.turns
-        ]
+        messages: list[dict[str, Any]] = []
+        for role, parts in self.turns:
+            content = "".join(part + texts.get(name or "", "") for part, name in parts)
+            messages.append({"role": role, "content": content})
         ids: list[int] = []
         for run, name in self.runs:
             ids += run
@@ -287,15 +295,14 @@ class Renderer:
         shown = shown_as(template)
         responses = [name for name in template.fields if is_judged(name)]
         others = [name for name in template.fields if name not in responses]
+        texts, encoded = dict[str, str](), dict[str, list[int]]()
         for name in others:
             if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
                 raise ValueError(
                     f"{name}: {len(fields[name])} characters do not fit a prompt of "
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
-        read = {name: self._read(shown, fields[name]) for name in others}
-        texts = {name: text for name, (text, _) in read.items()}
-        encoded = {name: ids for name, (_, ids) in read.items()}
+            texts[name], encoded[name] = self._read(shown, fields[name])
         reference = texts.get("reference") if template.occurrence else None
         sizes = {name: len(ids) for name, ids in encoded.items()}
         if reference is not None:
@@ -362,17 +369,11 @@ class Renderer:
         return text, self._encode(text)[0]
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
+        how = budget, template.head_tokens, shown_as(template), self._encode
         if template.reference != "final_answer":
-            return shortened(text, budget, template.head_tokens, shown_as(template), self._encode)
+            return shortened(text, *how)
         found = committed(text)
-        response = shortened(
-            found.text,
-            budget,
-            template.head_tokens,
-            shown_as(template),
-            self._encode,
-            partial(_answer_of, found, template),
-        )
+        response = shortened(found.text, *how, partial(_answer_of, found, template))
         unread = max(0, len(text) - MAX_RESPONSE)
         return response._replace(cut_characters=response.cut_characters + unread)
 

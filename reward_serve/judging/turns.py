@@ -14,13 +14,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pydantic import JsonValue
-
 from reward_serve.judging.rendering import (
     JOINT,
     OFTEN_CHARACTERS,
     Encode,
     Shortened,
+    ShownTurns,
     defuse,
     shortened,
 )
@@ -51,24 +50,6 @@ class Cutting(NamedTuple):
     last: int | None = None
 
 
-class ShownTurns(NamedTuple):
-    """A conversation as it is shown.
-
-    Attributes:
-        text: the text.
-        ids: its tokens.
-        cut: the turn, start and end of each text that is not shown, in characters.
-        cut_turns: number of turns that are left out.
-        images: those of the turns that are shown.
-    """
-
-    text: str
-    ids: list[int]
-    cut: list[tuple[int, int, int]]
-    cut_turns: int
-    images: list[dict[str, JsonValue]]
-
-
 def shown_turns(
     request: ScoreRequest,
     template: Template,
@@ -77,13 +58,6 @@ def shown_turns(
     budget: int,
 ) -> ShownTurns:
     """Show a request's conversation as a template does, cut to ``budget`` tokens.
-
-    Args:
-        request: the request.
-        template: the template.
-        encode: tokenises a text.
-        shown: as for ``shortened``.
-        budget: maximum tokens.
 
     Raises:
         ValueError: the task and the calls do not fit.

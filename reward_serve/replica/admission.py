@@ -153,7 +153,7 @@ class Admission:
 
     async def _slot(self, own: _Key, batch: object) -> None:
         if self._free:
-            self._pace.passed(self._busy)
+            self._pace.passed(1 - self._free / self.slots)
             self._free -= 1
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -166,12 +166,8 @@ class Admission:
             own.remove(batch, item)
             raise
 
-    @property
-    def _busy(self) -> float:
-        return 1 - self._free / self.slots
-
     def _give_back(self) -> None:
-        self._pace.passed(self._busy)
+        self._pace.passed(1 - self._free / self.slots)
         for name, key in list(self._keys.items()):
             while key.waiting:
                 item = key.take()

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 
 from reward_serve.engines.base import OverloadedError
 from reward_serve.reward_models.base import failure_of
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import RETRIED, ScoreRequest, ScoreResult, Status, failure
 
 JudgeGroup = Callable[[Sequence[ScoreRequest], float, str | None], Awaitable[Sequence[ScoreResult]]]
 """Judges the requests of one group and API key within seconds; returns their results, in order."""
 _Key = tuple[str | None, str]  # the API key's name, and what the members have in common
 
-_RETRIED = frozenset([Status.ERROR, Status.OVERLOADED])
 _PAUSE_S = 1.0
 _SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
 """Fields that all members of a group have in common: they are judged by those of the first."""
@@ -151,7 +150,7 @@ class Cohorts:
                 results = [failure_of(error, "a cohort")] * len(members)
         if any(result.score is not None for result in results):
             results = [_final(result) for result in results]
-        elif any(result.status in _RETRIED for result in results):
+        elif any(result.status in RETRIED for result in results):
             self._drop(key, cohort)  # retries form a new cohort
         for member, result in zip(members, results, strict=True):
             del member.request  # the cohort is kept for retries, which need only the result
@@ -161,6 +160,6 @@ class Cohorts:
 
 def _final(result: ScoreResult) -> ScoreResult:
     """Make a member's failure final if others were scored: a retry could not be compared."""
-    if result.status not in _RETRIED:
+    if result.status not in RETRIED:
         return result
     return result.model_copy(update={"status": Status.TIMEOUT})

@@ -64,9 +64,6 @@ class FailureLog(Observer):
     """Logs failures as JSON: the request's id and hash, the status and its reason, and times.
 
     Beyond 20 per second, failures are only counted, and the counts are logged.
-
-    Args:
-        model: the reward model's name.
     """
 
     def __init__(self, model: str) -> None:
@@ -244,18 +241,10 @@ class VerdictLog(Observer):
             self._put({**self._about(request, number), "status": "audit", **scores})
 
     def _about(self, request: ScoreRequest, number: str) -> dict[str, Any]:
-        metadata = request.metadata or {}
-        keys = {name: metadata.get(name) for name in _KEYS}
-        return {
-            "time": round(time.time(), 3),
-            "request": number,
-            "model": self._model,
-            **{
-                name: key if isinstance(key, int | float | str) else None
-                for name, key in keys.items()
-            },
-            "group": request.group,
-        }
+        about = {"time": round(time.time(), 3), "request": number, "model": self._model}
+        keys = {name: (request.metadata or {}).get(name) for name in _KEYS}
+        known = {k: v if isinstance(v, int | float | str) else None for k, v in keys.items()}
+        return {**about, **known, "group": request.group}
 
     def _put(self, line: dict[str, Any]) -> None:
         try:

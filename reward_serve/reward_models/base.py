@@ -106,12 +106,7 @@ class RewardModel(Protocol):
 
 
 def failure_of(error: Exception, what: str) -> ScoreResult:
-    """The result of a request that ended with an exception; logs unexpected exceptions.
-
-    Args:
-        error: the exception.
-        what: the model and request, for the log.
-    """
+    """The result of a request that raised; an unexpected exception is logged, with ``what``."""
     match error:
         case InvalidRequestError() | RefusedError():
             return failure(Status.INVALID, str(error))

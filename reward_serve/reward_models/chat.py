@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from reward_serve.messages import Message, Text, as_json, utf8_bytes
 from reward_serve.schema import MAX_MESSAGES, MAX_TOOLS, Count, Seed, Timeout
@@ -40,10 +40,8 @@ class ChatMessage(Message):
     reasoning_content: Text | None = Field(None, description="An older name of reasoning.")
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(BaseModel, extra="forbid"):
     """The supported part of OpenAI's chat completion request; other fields are rejected."""
-
-    model_config = ConfigDict(extra="forbid")
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str | None = None

@@ -38,16 +38,9 @@ _MEMBER_DEADLINE = 0.9  # of the request's, so that an absent member leaves time
 _CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
 
 # Statuses to report when parts are missing, retryable ones first.
-_SEVERITY = (
-    Status.OVERLOADED,
-    Status.TIMEOUT,
-    Status.ERROR,
-    Status.TRUNCATED,
-    Status.UNPARSEABLE,
-    Status.INVALID,
-)
+_SEVERITY = ("overloaded", "timeout", "error", "truncated", "unparseable", "invalid")
+_PERMANENT = _SEVERITY[3:]
 _ABOUT_MEMBER = {"status", "score", "source", "label", "fingerprint"}
-_PERMANENT = frozenset([Status.INVALID, Status.UNPARSEABLE, Status.TRUNCATED])
 
 
 def weighted(scores: Scores) -> float | None:
@@ -138,12 +131,7 @@ async def length(body: dict[str, Any], explains: bool) -> Explanation:
 
 
 class Composite(RewardModel):
-    """Combines its members' scores.
-
-    Args:
-        config: a model of kind ``composite``.
-        asks: one for each member, in order.
-    """
+    """Combines its members' scores; ``asks`` has one for each, in order."""
 
     def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
         self._config = config.composite
@@ -157,13 +145,9 @@ class Composite(RewardModel):
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
         within_s = _MEMBER_DEADLINE * request.timeout_s
-        answers = await asyncio.gather(
-            *(
-                _answer(ask, _body(request, member, within_s), explains=trace is not None)
-                for member, ask in zip(self._members.values(), self._asks, strict=True)
-            )
-        )
-        named = dict(zip(self._members, answers, strict=True))
+        pairs = zip(self._members.values(), self._asks, strict=True)
+        calls = (_answer(ask, _body(request, m, within_s), trace is not None) for m, ask in pairs)
+        named = dict(zip(self._members, await asyncio.gather(*calls), strict=True))
         result = self._result({name: answer.result for name, answer in named.items()})
         if trace is not None:
             trace.members = named
@@ -178,9 +162,14 @@ class Composite(RewardModel):
     def _result(self, results: Mapping[str, ScoreResult]) -> ScoreResult:
         clipped = {name: _clipped(self._members[name], r) for name, r in results.items()}
         parts = {name: _gated(self._members[name], name, clipped) for name in clipped}
+        nested = {
+            f"{name}/{inner}": part
+            for name, result in results.items()
+            for inner, part in (result.components or {}).items()
+        }
         details: dict[str, Any] = {"members": _shown(results, _ABOUT_MEMBER)}
         about: dict[str, Any] = {
-            "components": parts | _nested(results),
+            "components": parts | nested,
             "details": details,
             "usage": summed_usage(list(results.values())),
             "fingerprint": self._fingerprint(results.values()),
@@ -272,27 +261,13 @@ def _gated(member: MemberConfig, name: str, parts: Mapping[str, Component]) -> C
     return part.model_copy(update={"score": 0.0}) if other.score < gate.below else part
 
 
-def _nested(results: Mapping[str, ScoreResult]) -> dict[str, Component]:
-    """The components of members that have some, as ``member/component``."""
-    return {
-        f"{name}/{inner}": part
-        for name, result in results.items()
-        for inner, part in (result.components or {}).items()
-    }
-
-
 def _shown(results: Mapping[str, ScoreResult], fields: set[str]) -> dict[str, Any]:
     """These fields of each member's result."""
     return {name: r.model_dump(mode="json", include=fields) for name, r in results.items()}
 
 
 class Cascade(RewardModel):
-    """Asks its members in order until one is sure.
-
-    Args:
-        config: a model of kind ``cascade``.
-        asks: one for each member, in order.
-    """
+    """Asks its members in order until one is sure; ``asks`` has one for each."""
 
     def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
         self._config = config.cascade

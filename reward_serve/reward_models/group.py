@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import combinations
@@ -134,10 +135,7 @@ def next_round(
 
 def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     """Pair neighbours in the standings that have not met; with an odd size, one sits out."""
-    games = [0] * size
-    for pair in played:
-        for index in pair:
-            games[index] += 1
+    games = Counter(index for pair in played for index in pair)
     outcomes = {pair: p for pair, p in played.items() if p is not None}
     standing = strengths(size, outcomes, _STANDINGS_TOLERANCE)
     # Of equals (in the first round, all), those with fewer comparisons come first, so that
@@ -217,11 +215,19 @@ class GroupJudge:
 
         async def ask(first: int, second: int) -> None:
             shown = request.responses[first], request.responses[second]
-            answers[first, second] = await _answer(replace(comparison, responses=shown), place)
+            try:
+                async with place():
+                    verdict = replace(comparison, responses=shown).verdict(request.reference or "")
+                    answers[first, second] = await verdict
+            except Exception as error:
+                answers[first, second] = failure_of(error, "a comparison of two responses")
+
+        def played() -> dict[Pair, float | None]:
+            return {(pair.a, pair.b): pair.probability for pair in _compared(answers)}
 
         try:
             async with asyncio.timeout(MODELS_SHARE * request.timeout_s):
-                while pairs := next_round(strategy, size, rounds, _outcomes(_compared(answers))):
+                while pairs := next_round(strategy, size, rounds, played()):
                     rounds += 1
                     # Prompts with the same first response share their prefix.
                     orders = sorted(order for a, b in pairs for order in ((a, b), (b, a)))
@@ -236,7 +242,7 @@ class GroupJudge:
         self, comparison: Comparison, answers: _Answers, size: int, strategy: Strategy
     ) -> GroupResult:
         comparisons = _compared(answers)
-        outcomes = {pair: p for pair, p in _outcomes(comparisons).items() if p is not None}
+        outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
         found = scores(size, outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         self.counts["agreed"] += agreed
@@ -249,15 +255,6 @@ class GroupJudge:
         }
         results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
         return GroupResult.of(results, comparisons=comparisons, details=details)
-
-
-async def _answer(comparison: Comparison, place: Place) -> ScoreResult:
-    """The model's answer for one order; a failure is a typed result."""
-    try:
-        async with place():
-            return await comparison.verdict(next(iter(comparison.request.references), ""))
-    except Exception as error:
-        return failure_of(error, "a comparison of two responses")
 
 
 def _compared(answers: _Answers) -> list[GroupComparison]:
@@ -274,10 +271,6 @@ def _comparison(answers: _Answers, a: int, b: int) -> GroupComparison:
         return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
     found |= {"probability": 0.5 + (forward - backward) / 2, "reason": both[0].reason}
     return GroupComparison(**found)
-
-
-def _outcomes(comparisons: Sequence[GroupComparison]) -> dict[Pair, float | None]:
-    return {(one.a, one.b): one.probability for one in comparisons}
 
 
 def _result(

@@ -125,12 +125,6 @@ def generation_of(
 ) -> Generation:
     """Merge a request's options with the deployment's settings; other modes generate no text.
 
-    Args:
-        options: the request's options.
-        config: the deployment's settings.
-        mode: the mode of this request.
-        ends_thinking: whether the engine can limit thinking.
-
     Raises:
         InvalidRequestError: the deployment does not allow an option, or it would have no effect.
     """
@@ -578,12 +572,8 @@ class Judge(RewardModel):
             f"turn_{number}": None if None in pair else pair[1] - pair[0]
             for number, pair in enumerate(pairwise(values), 1)
         }
-        return result.model_copy(
-            update={
-                "details": {**(result.details or {}), "differences": differences},
-                "usage": summed_usage(states),
-            }
-        )
+        details = {**(result.details or {}), "differences": differences}
+        return result.model_copy(update={"details": details, "usage": summed_usage(states)})
 
     async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         comparison = self._comparison(request, trace)
@@ -690,9 +680,8 @@ class Judge(RewardModel):
         if name is None or not request.references:
             return None
         with timed(comparison.trace, "rules"):
-            grade = await off_loop(
-                takes_long(request), RULES[name], request.judged, request.references
-            )
+            texts = request.judged, request.references
+            grade = await off_loop(takes_long(request), RULES[name], *texts)
         if comparison.trace is not None:
             comparison.trace.graded(grade, request)
         return grade

@@ -120,12 +120,9 @@ class RubricJudge(Judge):
         self, comparison: Comparison, criteria: Sequence[Criterion], answers: _Answers
     ) -> ScoreResult:
         results, said = answers
-        parts = {c.name: component_of(r) for c, r in zip(criteria, results, strict=True)}
-        scores = [
-            (r.score, c.weight)
-            for c, r in zip(criteria, results, strict=True)
-            if r.score is not None
-        ]
+        pairs = list(zip(criteria, results, strict=True))
+        parts = {c.name: component_of(r) for c, r in pairs}
+        scores = [(r.score, c.weight) for c, r in pairs if r.score is not None]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
             details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_CUT)}

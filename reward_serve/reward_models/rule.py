@@ -84,23 +84,19 @@ def make_verifier(config: RuleConfig) -> Verifier:
     Raises:
         ConfigError: ``rule.function`` cannot be imported.
     """
-    match config.verifier:
-        case "math":
-            return _math()
-        case "regex":
-            return _pattern(config.pattern.pattern if config.pattern else "")
-        case "tool_call":
-            return _calls(config.ordered)
-        case "json_schema":
-            return _schema()
-        case "function":
-            return own_function(config.function or "")
-        case name:
-            return _text(name)
+    makers: dict[str, Callable[[RuleConfig], Verifier]] = {
+        "math": _math,
+        "regex": _pattern,
+        "tool_call": _calls,
+        "json_schema": _schema,
+        "function": lambda config: own_function(config.function or ""),
+    }
+    return makers.get(config.verifier, _text)(config)
 
 
-def _text(name: str) -> Verifier:
+def _text(config: RuleConfig) -> Verifier:
     """A verifier of ``reward_serve_answers`` that takes microseconds; in a thread if it is long."""
+    name = config.verifier
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         texts = request.judged, reference
@@ -113,7 +109,7 @@ def _text(name: str) -> Verifier:
     return Verifier(f"verifier={name};version={VERSION}", verify)
 
 
-def _math() -> Verifier:
+def _math(_: RuleConfig) -> Verifier:
     """Compares final answers that are not plain numbers by ``formulas``, in child processes."""
     child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
@@ -134,12 +130,13 @@ def _math() -> Verifier:
     return Verifier(fingerprint, verify, child=child)
 
 
-def _pattern(pattern: str) -> Verifier:
+def _pattern(config: RuleConfig) -> Verifier:
     """Compares the pattern's last match: its first participating group, or else the whole match.
 
     Numbers are compared by value, other texts as ``exact`` does. Thinking is searched only by a
     pattern that contains its tag.
     """
+    pattern = config.pattern.pattern if config.pattern else ""
     reads_tags = has_tag(pattern)
     child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
@@ -164,21 +161,21 @@ def _pattern(pattern: str) -> Verifier:
     return Verifier(fingerprint, verify, child=child)
 
 
-def _calls(ordered: bool) -> Verifier:
+def _calls(config: RuleConfig) -> Verifier:
     """Compares the calls of the last assistant turn with the expected ones."""
 
     async def verify(request: ScoreRequest, reference: str) -> Grade:
         turn = next(turn for turn in reversed(request.conversation) if turn.role == "assistant")
         calls = [(call.function.name, call.function.arguments) for call in turn.tool_calls or ()]
-        grade = partial(grade_calls, ordered=ordered)
+        grade = partial(grade_calls, ordered=config.ordered)
         called, tools = calls or turn.text, request.tools or ()
         return await off_loop(takes_long(request), grade, called, reference, tools)
 
-    fingerprint = f"verifier=tool_call;version={VERSION};ordered={ordered}"
+    fingerprint = f"verifier=tool_call;version={VERSION};ordered={config.ordered}"
     return Verifier(fingerprint, verify, reads_answers=False)
 
 
-def _schema() -> Verifier:
+def _schema(_: RuleConfig) -> Verifier:
     """Validates the JSON of the last assistant turn by the reference, in child processes."""
     from reward_serve_answers.schemas import validator_of  # importing it takes 60 ms
 

@@ -439,8 +439,10 @@ class Placement:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(_SLACK * mean))
             for group, members in groups.items():
-                if any(_waits_for_others(items[index]) for index in members):
-                    place(members, first_choice(group, replicas))  # as every other process chooses
+                own = (items[index] for index in members)
+                if any(isinstance(i, Mapping) and i.get("group_size") is not None for i in own):
+                    # They are judged together, in the replica that every other process chooses.
+                    place(members, first_choice(group, replicas))
                 elif len(members) <= most:
                     place(members, self._home(group, len(members), replicas, most))
                 else:  # too many for one replica
@@ -477,11 +479,6 @@ class Placement:
 def first_choice(group: int, replicas: Sequence[str]) -> str:
     """The group's replica by rendezvous hashing, the same in every process."""
     return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
-
-
-def _waits_for_others(item: object) -> bool:
-    """Whether a request is judged with the others of its group, which one replica must receive."""
-    return isinstance(item, Mapping) and item.get("group_size") is not None
 
 
 def group_key(item: object) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from reward_serve.schema import Mode, ScoreResult, Status, describe_errors, failure
 from reward_serve_answers.thinking import read_thinking
@@ -62,10 +62,8 @@ _CONTINUED = re.compile(r"\d*(?: ?[.,/:eE]? ?[+-]?\d+| ?%)+")
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 
 
-class LabelForm(BaseModel):
+class LabelForm(BaseModel, extra="forbid"):
     """Label mode: one forward pass gives the probability of each label."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
     values: Annotated[dict[str, float], Field(min_length=2, max_length=128)]
@@ -79,10 +77,8 @@ class LabelForm(BaseModel):
         return sorted(self.values.values()) == [0.0, 1.0]
 
 
-class GenerateForm(BaseModel):
+class GenerateForm(BaseModel, extra="forbid"):
     """Generate mode: the judge writes text, whose last verdict counts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
     verdict: str = Field(
@@ -113,18 +109,14 @@ class GenerateForm(BaseModel):
         return self
 
 
-class LikelihoodForm(BaseModel):
+class LikelihoodForm(BaseModel, extra="forbid"):
     """Likelihood mode: how probable the model finds the reference as its reply."""
-
-    model_config = ConfigDict(extra="forbid")
 
     instruction: str
 
 
-class Template(BaseModel):
+class Template(BaseModel, extra="forbid"):
     """The prompt of a judge and how its answer is read."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     description: str
@@ -267,11 +259,7 @@ def unaliased(text: str) -> str:
 
 @functools.cache
 def load_template(name: str, folder: str = "") -> Template:
-    """Load a shipped template by name.
-
-    Args:
-        name: its name.
-        folder: ``GROUPS`` or ``RUBRICS`` for other templates than those of a response.
+    """Load a shipped template, of a response or of the folder ``GROUPS`` or ``RUBRICS``.
 
     Raises:
         KeyError: no shipped template has this name.
@@ -389,11 +377,6 @@ def read_verdict(template: Template, text: str, cut_off: bool) -> ScoreResult:
     The last verdict counts: a judge may quote the response, and with it a verdict, before it
     concludes. A text that was cut off has none, even if it contains one: the judge may have been
     quoting it, or about to change its mind.
-
-    Args:
-        template: the template, with the pattern of a verdict.
-        text: the judge's text.
-        cut_off: whether the judge reached its token limit.
     """
     answer = visible(text, cut_off)
     if isinstance(answer, ScoreResult):
