@@ -55,6 +55,5 @@ def _tells_words(said: str, part: str) -> bool:
     gold, found = (" ".join(_WORD.findall(_NO_LETTER.sub(" ", t).casefold())) for t in (part, said))
     if not gold:  # a symbol
         return bool(part) and part in said
-    return (
-        f" {gold}{' ' if len(gold) < 4 else ''}" in f" {found} "
-    )  # a longer one may have an ending
+    end = " " if len(gold) < 4 else ""  # a longer one may have an ending
+    return f" {gold}{end}" in f" {found} "
