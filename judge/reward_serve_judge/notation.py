@@ -316,6 +316,12 @@ _AFTER = (
             _half_line,
         ),
     ),
+    steps(
+        (" inf)", "(-inf"),
+        (rf"(\(-inf,\s?{_BOUND}[)\]]),? or ([(\[]{_BOUND},\s?inf\))", r"\1 U \2"),
+        (rf"([(\[]{_BOUND}),\s?inf\),? and \(-inf(,\s?{_BOUND}[)\]])", r"\1\2"),
+        (r"\\?\{\s?[a-zA-Z]\s?[:|]\s?([(\[][^{}]{3,60}[)\]])\s?\\?\}", r"\1"),
+    ),
     steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
     steps(
         ",",
