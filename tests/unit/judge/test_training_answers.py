@@ -168,7 +168,8 @@ def minutes_of(text: str) -> Fraction:
     text = re.sub(r"(\d+) and a half", r"\1.5", canonical(text))
     found = re.fullmatch(r"([\d.]+) ?(s|m|h|d)\w*", text)
     assert found, text
-    return Fraction(found[1]) * {"s": Fraction(1, 60), "m": 1, "h": 60, "d": 1440}[found[2]]
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]]
+    return Fraction(found[1]) * seconds / 60
 
 
 def test_every_form_of_a_duration_has_its_minutes_and_a_near_miss_has_not() -> None:
