@@ -94,6 +94,7 @@ def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
         ("x < 3 or x ≥ 5", "(-inf, 3) U [5, inf)"),
         (r"$x \geq -3$ and $x < 5$", "[-3, 5)"),
         ("{x : x < -1 or x > 8}", "(-inf, -1) U (8, inf)"),
+        (r"(x, y) = \left(1, \frac{1}{2}\right)", "(1, 0.5)"),
         ("5.30 p.m.", "5:30 PM"),
         ("17:30:00", "5:30 PM"),
         ("half past five in the afternoon", "5:30 PM"),
