@@ -25,7 +25,7 @@ ROWS = (
     ROOT / "examples" / "gsm8k" / "samples.jsonl",
     ROOT / "lab" / "reward_serve_lab" / "evaluation" / "formats.jsonl",
 )
-DIGEST = "e75892b04178657d8f8ba9c06ab204528dca95d0bfcae1b090b85caba1c41948"
+DIGEST = "9a553d29c8412b05cbe1248fb26805b1b6f7d2fcba65477e1ce152ba652a6da9"
 
 
 def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
