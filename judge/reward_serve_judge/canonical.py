@@ -4,6 +4,7 @@ r"""Rewrite the numbers of a text in plain digits, so that a judge compares valu
     # "So she pays 1800, or 1800 dollars."
     canonical("three and a half, 3 1/2, 3.50 or \frac{7}{2}")  # "3.5, 3.5, 3.5 or 3.5"
     canonical("18k is 1.8 x 10^4 and not 18 percent")          # "18000 is 18000 and not 18%"
+    canonical("17:30, 2 hours 40 minutes, 0x1F")               # "5:30 PM, 160 minutes, 31"
 
 Other text is left unchanged: lists, tuples and intervals such as "[0,1)", terms such as "2k", and
 arithmetic. Only a judge reads the result; no rule relies on it, so an ambiguous number may be
@@ -18,6 +19,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import groupby
 
+from reward_serve_judge.measures import MEASURES
 from reward_serve_judge.notation import applied, plain_formulas, steps
 
 _SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
@@ -330,6 +332,7 @@ _STEPS = (
             _words,
         ),
     ),
+    *MEASURES,
     _steps((" point ",), (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point)),
     # separators, decimal commas
     _steps(

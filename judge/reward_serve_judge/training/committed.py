@@ -6,6 +6,7 @@ import re
 from random import Random
 
 from reward_serve_judge.training.answers.base import Answer
+from reward_serve_judge.training.answers.measures import Quantity
 from reward_serve_judge.training.answers.numbers import Number
 from reward_serve_judge.training.answers.numerals import spelled
 from reward_serve_judge.training.drafts import SHORT_SHAPES, Draft, Ending
@@ -234,13 +235,13 @@ _LENGTHS = (150, 400, 400, 800, 800, 1_500, 3_000)
 def long_tail(draft: Draft[Answer]) -> Ending:
     """A marked answer, then its verification in many sentences."""
     text = draft.joined(draft.body(2), draft.closing(draft.rng.choice(_MARKED)))
-    return draft.joined(text, _sentences(draft, draft.rng.choice(_LENGTHS))), draft.stated
+    return draft.joined(text, long_text(draft, draft.rng.choice(_LENGTHS))), draft.stated
 
 
 def middle(draft: Draft[Answer]) -> Ending:
     """A marked answer between two stretches of text."""
     rng = draft.rng
-    before, after = (_sentences(draft, rng.choice(_LENGTHS[:5])) for _ in range(2))
+    before, after = (long_text(draft, rng.choice(_LENGTHS[:5])) for _ in range(2))
     return draft.joined(before, draft.closing(rng.choice(_MARKED)), after), draft.stated
 
 
@@ -253,7 +254,7 @@ def run_on(draft: Draft[Answer], wordings: str = "run_ons") -> Ending:
     return draft.joined(draft.body(2), draft.closing()) + next_turn, draft.stated
 
 
-def _sentences(draft: Draft[Answer], characters: int) -> str:
+def long_text(draft: Draft[Answer], characters: int) -> str:
     """About ``characters`` characters of text that does not change the answer."""
     rng, texts = draft.rng, [""]
     while sum(map(len, texts)) < characters:
@@ -269,6 +270,11 @@ def _sentences(draft: Draft[Answer], characters: int) -> str:
     return rng.choice((" ", " ", "\n", "\n\n")).join(texts[1:])
 
 
+_CONVERTED = (
+    ("time", 1), ("time", 1), ("time", 2), ("length", 1), ("length", 2), ("length", 2),
+    ("length", 3), ("mass", 0), ("mass", 1), ("volume", 0), ("volume", 1),
+)  # fmt: skip
+"""Units of which an amount is often written in two, by group and place."""
 _EQUAL_NUMBERS = frozenset(
     ["{a}, {b}", "{a} / {b}", "{a} {b} {c}", "{a}; {b}", "{a}: {b}", "{a} | {b}", "{a}... {b}",
      "{a} slash {b}", "#### {a} / {b}", r"\boxed{{{a}, {b}}}", "{a} as well as {b}.",
@@ -312,6 +318,17 @@ def _filled(draft: Draft[Answer], form: str, values: list[Answer]) -> str:
         texts[slot] = value.plain(rng) if short else value.written(rng, tex=tex)
     units = dict(zip("uv", rng.sample(TEXTS["units"], 2), strict=True))
     return draft.filled(form, **texts, **units)
+
+
+def converted(draft: Draft[Number]) -> Ending:
+    """The answer with a unit, and the same amount in another: "540 meters (0.54 km)"."""
+    rng, value = draft.rng, draft.stated
+    group, unit = rng.choice(_CONVERTED)
+    shown = Quantity(value.number, group, unit).restated(rng) if value.number > 0 else None
+    if value.percent or not value.decimal or shown is None:
+        return plain(draft)
+    form = rng.choice(CLOSINGS[rng.choice(("prose", "hash", "label", "bare", "markdown"))])
+    return then(draft, draft.joined(draft.body(1), draft.filled(form, s=shown)), 0.15), value
 
 
 def last_line(draft: Draft[Number]) -> Ending:

@@ -10,6 +10,7 @@ from reward_serve_judge.training.committed import (
     answer_first,
     calculation,
     chatter,
+    converted,
     cut_after,
     double,
     expression,
@@ -62,6 +63,7 @@ GENERAL: Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]] = {
 NUMERIC: Mapping[str, tuple[float, Callable[[Draft[Number]], Ending]]] = {
     **GENERAL,
     "last_line": (0.12, last_line),
+    "converted": (0.04, converted),
     "calculation": (0.025, calculation),
     "listed": (0.025, listed),
     "expression": (0.06, expression),

@@ -125,7 +125,7 @@ def _mentioned(gold: Answer, response: str) -> bool:
 def _paired(response: str, draft: Draft[Answer], family: str) -> list[Example]:
     rng, stated = draft.rng, draft.stated
     alike: Sequence[Answer] = draft.nearby
-    if isinstance(stated, Number):
+    if isinstance(stated, Number) and family != "converted":  # 0.54 km is as right as 540 meters
         alike = [value for value in lookalikes(response[-300:]) if value != stated]
     chance = rng.random()
     if alike and chance < 0.55:  # the last number tempts most

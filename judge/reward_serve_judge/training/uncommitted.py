@@ -9,7 +9,7 @@ from random import Random
 
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.numbers import Number, numbers_in
-from reward_serve_judge.training.committed import plain, then, thoughts
+from reward_serve_judge.training.committed import long_text, plain, then, thoughts
 from reward_serve_judge.training.drafts import Draft, Ending
 from reward_serve_judge.training.sentences import bare, statements
 from reward_serve_judge.training.texts import CLOSINGS, KINDS, TEXTS
@@ -113,6 +113,11 @@ def _prose(rng: Random, other: str, gold: str) -> str:
     return " ".join(rng.sample(TEXTS["prose"], rng.randint(1, 5)))
 
 
+def _echo(rng: Random, other: str, gold: str) -> str:
+    parts = rng.sample(TEXTS["echoes"], rng.choice((1, 2, 2, 3, 4)))
+    return rng.choice(("\n", " ", "\n\n")).join(parts)
+
+
 def _confusable(rng: Random, other: str, gold: str) -> str:
     text = rng.choice(TEXTS[rng.choice(("verdicts", "reasons", "labels"))])
     if rng.random() < 0.5:
@@ -135,6 +140,7 @@ _KINDS: dict[str, tuple[float, Callable[[Random, str, str], str]]] = {
     "stuffed": (0.10, _stuffed),
     "flood": (0.05, _flood),
     "prose": (0.08, _prose),
+    "echo": (0.05, _echo),
     "confusable": (0.04, _confusable),
     "noise": (0.04, _noise),
 }
@@ -154,6 +160,8 @@ def taken_back(draft: Draft[Answer], negations: str = "negations") -> Ending:
         link = rng.choice((" ", " ", "\n", "\n\n"))
         text = draft.closing(value=draft.gold) + link + draft.filled(rng.choice(denial))
         text = then(draft, text, 0.1)
+        if rng.random() < 0.08:
+            text = draft.joined(text, long_text(draft, 400))
     return draft.joined(draft.body(1) if rng.random() < 0.4 else "", text), None
 
 

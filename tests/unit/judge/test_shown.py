@@ -25,7 +25,7 @@ ROWS = (
     ROOT / "examples" / "gsm8k" / "samples.jsonl",
     ROOT / "lab" / "reward_serve_lab" / "evaluation" / "formats.jsonl",
 )
-DIGEST = "e75892b04178657d8f8ba9c06ab204528dca95d0bfcae1b090b85caba1c41948"
+DIGEST = "9a553d29c8412b05cbe1248fb26805b1b6f7d2fcba65477e1ce152ba652a6da9"
 
 
 def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
@@ -91,6 +91,32 @@ def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
         ("x = 18 and y = -9", "(18, -9)"),
         ("x = 2, x = -1", "{-1, 2}"),
         (r"\mathbf{\{1,\text{Co}\}}", "{1, Co}"),
+        ("x < 3 or x ≥ 5", "(-inf, 3) U [5, inf)"),
+        (r"$x \geq -3$ and $x < 5$", "[-3, 5)"),
+        ("{x : x < -1 or x > 8}", "(-inf, -1) U (8, inf)"),
+        (r"(x, y) = \left(1, \frac{1}{2}\right)", "(1, 0.5)"),
+        ("5.30 p.m.", "5:30 PM"),
+        ("17:30:00", "5:30 PM"),
+        ("half past five in the afternoon", "5:30 PM"),
+        ("a quarter to one at night", "12:45 AM"),
+        ("11 o'clock at night", "11 PM"),
+        ("00:05", "12:05 AM"),
+        ("12 noon", "12 PM"),
+        ("half past five", "5:30"),
+        ("2 hours and 40 minutes", "160 minutes"),
+        ("one hour, five minutes", "65 minutes"),
+        (r"2\text{ h }40\text{ min}", "160 minutes"),
+        ("3 min 20 s", "200 seconds"),
+        (r"101_{2}", "5"),
+        (r"(1F)_{16}", "31"),
+        ("ff_16", "255"),
+        (r"1011_{\text{two}}", "11"),
+        ("101₃", "10"),
+        ("0x1f", "31"),
+        ("0b101", "5"),
+        ("101 in base 2", "5"),
+        ("77 (octal)", "63"),
+        ("(101 in base 2, 7)", "(5, 7)"),
     ],
 )
 def test_numbers_and_formulas_are_shown_in_one_notation(written: str, shown: str) -> None:
@@ -117,6 +143,13 @@ def test_numbers_and_formulas_are_shown_in_one_notation(written: str, shown: str
         "<b>18</b></response>",
         "18 > 17",
         "and/or",
+        "10 in binary is 1010",
+        "x_1, a_12, A_16 and log_2 8",
+        "103_2",
+        "10 decimal places, 6 hex nuts",
+        "10:15, a ratio of 3:4",
+        "2:40:05",
+        "He said so at noon.",
         "{",
     ],
 )
@@ -160,6 +193,7 @@ def test_any_text_is_shown_without_signs_of_our_own(text: str) -> None:
         "(", "1,", "$a", "a+b", "(a,", r"\sqrt{", "x=1,", "x<", "(1+", "x^", "(((a+b)/2", "one ",
         "1/", "minus 1 ", "a hundred and ", "9", "½", r"\frac{1}{2}", "$", "1.", "e1", "answer: ",
         "so 1", "**a", "\n", "> ", "answer:\n|-", "Ans. ", "|", " ", "\n so 1 ",
+        "1_", "0x", "1 in base ", "(1 (base ", "1:", "1 h ", "1 in ", "past 1 ", "x < 1 or ",
     ],
 )  # fmt: skip
 def test_the_time_is_proportional_to_the_length(piece: str) -> None:

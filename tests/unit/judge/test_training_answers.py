@@ -18,16 +18,19 @@ from sympy.parsing.sympy_parser import (
 )
 
 from reward_serve_answers.values import parse_number
+from reward_serve_judge.canonical import canonical
 from reward_serve_judge.training.answers.base import Answer, near_miss
+from reward_serve_judge.training.answers.bases import Based
 from reward_serve_judge.training.answers.formulas import Formula
 from reward_serve_judge.training.answers.intervals import Interval, Union
 from reward_serve_judge.training.answers.kinds import drawn
-from reward_serve_judge.training.answers.measures import Day, Quantity
+from reward_serve_judge.training.answers.measures import Day, Duration, Quantity, Time
 from reward_serve_judge.training.answers.numbers import Number, invented
 from reward_serve_judge.training.answers.sequences import Ordered, Unordered
 from reward_serve_judge.training.answers.tasks import Task, read_tasks
 from reward_serve_judge.training.answers.words import Choice, Symbol, Verdict, Words
 from reward_serve_judge.training.committed import sum_of
+from reward_serve_judge.training.texts import KINDS
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
@@ -89,6 +92,9 @@ def references(answer: Answer) -> set[str]:
         (Unordered.invented, lambda s: Unordered(frozenset(list(s.elements)[1:]))),
         (Quantity.invented, lambda q: Quantity(q.number, q.group, q.unit - 1)),
         (Day.invented, lambda d: near_miss(d, Random(0))),
+        (Time.invented, lambda t: near_miss(t, Random(0))),
+        (Duration.invented, lambda d: near_miss(d, Random(0))),
+        (Based.invented, lambda b: near_miss(b, Random(0))),
         (Choice.invented, lambda c: near_miss(c, Random(0))),
         (Verdict.invented, lambda v: near_miss(v, Random(0))),
         (Words.several, lambda w: near_miss(w, Random(0))),
@@ -155,3 +161,62 @@ def test_a_tasks_oracle_decides_what_is_a_miss_and_what_a_notation(
         miss = near_miss(task, Random(0))
         assert len({task.text, miss.text, near_miss(task, Random(1), but=[miss]).text}) == 3
         assert len(task.text) < 90, "long answers are left out"
+
+
+def minutes_of(text: str) -> Fraction:
+    """The minutes of "2 h 40 min", "2 and a half hours" or "9600 sec"."""
+    text = re.sub(r"(\d+) and a half", r"\1.5", canonical(text))
+    found = re.fullmatch(r"([\d.]+) ?(s|m|h|d)\w*", text)
+    assert found, text
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]]
+    return Fraction(found[1]) * seconds / 60
+
+
+def test_every_form_of_a_duration_has_its_minutes_and_a_near_miss_has_not() -> None:
+    for seed in range(200):
+        rng = Random(seed)
+        duration = Duration.invented(rng)
+        miss = near_miss(duration, rng)
+        for _ in range(4):
+            assert {minutes_of(text) for text in duration.forms(rng)} == {duration.minutes}
+            assert minutes_of(miss.reference(rng)) == miss.minutes != duration.minutes
+
+
+def test_every_form_of_a_time_is_shown_as_its_reference_or_is_left_to_the_judge() -> None:
+    left = re.compile(r"1[0-2]:\d\d(?: hours)?|\d+h\d\d|noon|midnight", re.IGNORECASE)
+    for seed in range(400):
+        rng = Random(seed)
+        time = Time.invented(rng)
+        shown, wrong = (canonical(each.reference(rng)) for each in (time, near_miss(time, rng)))
+        written = canonical(time.written(rng))
+        assert written == shown or left.fullmatch(written), (written, shown)
+        assert written != wrong
+
+
+def test_a_number_of_another_base_is_shown_in_decimal_digits() -> None:
+    for seed in range(300):
+        rng = Random(seed)
+        based = Based.invented(rng)
+        miss = near_miss(based, rng)
+        for text in (based.written(rng), based.written(rng, tex=True), based.reference(rng)):
+            assert canonical(text) == str(based.number)
+        assert canonical(miss.reference(rng)) == str(miss.number) != str(based.number)
+
+
+def test_another_spelling_is_the_same_word_and_a_synonym_or_an_opposite_is_not() -> None:
+    pairs = [line.split() for line in KINDS["spellings"]]
+    for one, other in pairs:
+        texts = {Words(one).written(Random(seed)).strip("\"'`*“”").lower() for seed in range(60)}
+        assert {one.lower(), other.lower()} <= texts
+        assert near_miss(Words(one), Random(0)).text not in (one, other)
+    for line in KINDS["synonyms"] + KINDS["opposites"]:
+        one, *others = line.split()
+        misses = {near_miss(Words(one), Random(seed)).text for seed in range(60)}
+        assert misses >= set(others)
+
+
+def test_a_quantity_is_restated_by_the_same_amount() -> None:
+    texts = {Quantity(Fraction(540), "length", 2).restated(Random(seed)) for seed in range(200)}
+    assert {"540 meters (0.54 km)", "540 m, which is 0.54 kilometers"} <= texts
+    assert Quantity(Fraction(540), "money", 0).restated(Random(0)) is None
+    assert Quantity(Fraction(160), "time", 1).restated(Random(0))

@@ -81,7 +81,7 @@ def test_no_missed_reference_is_also_met(examples: list[Example]) -> None:
 def test_every_kind_is_met_and_missed(examples: list[Example]) -> None:
     kinds = {"number", "formula", "tuple", "set", "interval", "yes_no", "choice", "words", "symbol"}
     count = Counter((example.kind, example.correct) for example in examples)
-    for kind in kinds | {"unit", "date", "time"}:
+    for kind in kinds | {"unit", "date", "time", "duration", "base"}:
         assert count[kind, True] > 3 < count[kind, False], kind
 
 
@@ -104,6 +104,16 @@ def test_rules_contradict_no_label(examples: list[Example]) -> None:
         and verify(example.response, example.reference).outcome == outcomes[example.correct]
     ]
     assert wrong == []
+
+
+def test_an_amount_in_two_units_misses_no_reference_that_it_may_meet(
+    examples: list[Example],
+) -> None:
+    converted = [example for example in examples if example.family == "converted"]
+    assert sum(example.correct for example in converted) > 10
+    for example in converted:
+        if not example.correct and (second := re.search(r"\(([\d.]+) km\)", example.response)):
+            assert canonical(example.reference) != canonical(second[1])
 
 
 def draft(seed: int, stated: int = 31) -> Draft[Number]:
@@ -165,7 +175,8 @@ def test_every_unseen_kind_has_labelled_rows_that_eval_reads(
     labels: dict[str | None, set[bool | None]] = {}
     for row in read:
         labels.setdefault(row.format, set()).add(row.correct)
-    for kind in ("task: lists", "mmath: formulas", "restated", "run-on", "middle", "formula"):
+    notations = ("durations, times", "other bases", "intervals, tuples", "plain words")
+    for kind in (*notations, "task: lists", "mmath: formulas", "restated", "run-on", "middle"):
         assert labels[kind] == {True, False}
     assert labels["double"] == labels["denied"] == {False}
 

@@ -19,6 +19,17 @@ _VERDICTS_IN = {
     "sv": ("ja", "nej"), "tr": ("evet", "hayır"), "zh": ("是", "否"), "ja": ("はい", "いいえ"),
 }  # fmt: skip
 _LETTERS = "ABCDEFGHIJ"
+_KINDRED = [*KINDS["spellings"], *KINDS["synonyms"], *KINDS["opposites"]]
+_SPELLINGS = {
+    one: other
+    for pair in KINDS["spellings"]
+    for one, other in (pair.split(), reversed(pair.split()))
+}
+_RELATED = {
+    one: [other for other in line.split() if other != one]
+    for line in (*KINDS["synonyms"], *KINDS["opposites"])
+    for one in line.split()
+}
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -58,6 +69,9 @@ class Verdict(Answer):
         if self.pair == 0 and self.place < 2:
             words = (*_VERDICTS_IN.get(lang, words[:2]), "")
         word = words[self.place]
+        if self.place < 2 and lang == "en" and not tex and rng.random() < 0.35:
+            said = rng.choice(KINDS[f"{'positive' if not self.place else 'negative'}_verdicts"])
+            return said.format(w=word, W=word.capitalize())
         return text_in(
             rng.choice((word, word.capitalize(), word.capitalize(), word.upper())), rng, tex
         )
@@ -131,7 +145,7 @@ def _option(rng: Random) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Words(Answer):
-    """A word or several, compared without case."""
+    """A word or several, compared without case or a country's spelling; a synonym is another."""
 
     kind: ClassVar[str] = "words"
     text: str
@@ -146,6 +160,11 @@ class Words(Answer):
         if chance < 0.4:
             return cls("".join(rng.choices("abcdefghilmnoprstuvw", k=rng.randint(3, 10))))
         return cls(word)
+
+    @classmethod
+    def kindred(cls, rng: Random) -> Words:
+        """A word that has a synonym, an opposite, or another spelling."""
+        return cls(rng.choice(rng.choice(_KINDRED).split()))
 
     @classmethod
     def several(cls, rng: Random) -> Words:
@@ -166,6 +185,11 @@ class Words(Answer):
     @override
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
         text, one = self.text, " " not in self.text
+        if (spelling := _SPELLINGS.get(text)) and rng.random() < 0.6:
+            text = spelling
+        elif one and not tex and text in _RELATED and rng.random() < 0.12:
+            other = rng.choice(_RELATED[text])
+            return rng.choice(KINDS["contrasts"]).format(s=text, o=other)
         if rng.random() < 0.45:
             text = cased(text, rng) if one or rng.random() < 0.3 else text[0].upper() + text[1:]
         if one and not tex and rng.random() < 0.05:
@@ -179,12 +203,19 @@ class Words(Answer):
     @override
     def miss(self, rng: Random, others: Sequence[Answer]) -> Words | None:
         words, chance = self.text.split(), rng.random()
+        if self.text in _RELATED and chance < 0.6:
+            return Words(rng.choice(_RELATED[self.text]))
+        if self.text in _SPELLINGS:
+            return Words(rng.choice(KINDS["words"]))
+        if len(words) == 1 and chance > 0.9:
+            return Words(f"not {self.text}")
         if len(words) == 1:
             fresh = chance < 0.5
             text = rng.choice(KINDS["words"]) if fresh else misspelt(self.text, rng)
         else:
             text = " ".join(_MISSES[rng.randrange(len(_MISSES))](words, rng))
-        return Words(text) if text.casefold() != self.text.casefold() else None
+        spellings = {self.text.casefold(), _SPELLINGS.get(self.text, "").casefold()}
+        return Words(text) if text.casefold() not in spellings else None
 
 
 def misspelt(text: str, rng: Random) -> str:
