@@ -178,7 +178,7 @@ def _probability(verdict: ScoreResult) -> float:
     if verdict.label is None or verdict.probabilities is None:
         raise RuntimeError(f"no verdict: {verdict.status}, {verdict.reason}")
     likelier = verdict.probabilities[verdict.label]
-    return likelier if verdict.score == 1.0 else 1.0 - likelier
+    return likelier if verdict.label == "1" else 1.0 - likelier
 
 
 def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
