@@ -78,7 +78,12 @@ def deploy(address: str, rules_first: bool, cache: bool = True, **fields: Any) -
     port = free_port()
     config["http_options"]["port"] = port
     judge = config["applications"][0]["args"]["models"][0]
-    judge["judge"] |= {"rules_first": rules_first, **fields.pop("judge", {})}
+    # Load tests compare every answer, so the judge abstains only where a program asks for it.
+    judge["judge"] |= {
+        "rules_first": rules_first,
+        "min_probability": 0.0,
+        **fields.pop("judge", {}),
+    }
     judge |= {"cache": {"enabled": cache}, **fields}
     serve_run(address, config)
     return f"http://127.0.0.1:{port}"

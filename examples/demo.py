@@ -35,7 +35,7 @@ def main(
     rows = read_rows(data or SAMPLES)
     if not rows:
         raise typer.BadParameter(f"{data}: has no rows")
-    with deployed(rules_first=rules == "on") as service:
+    with deployed(rules_first=rules == "on", judge={"min_probability": None}) as service:
         with HttpRewardClient(service.url) as client:
             runs = {"HTTP": judged(client, rows, "HTTP")}
             start_s = client.models()[0]["start_s"]

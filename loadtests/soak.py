@@ -38,8 +38,7 @@ def main(
     """Deploy the bundled judge, load it and sample its memory."""
     out.mkdir(parents=True, exist_ok=True)
     summary = out / "soak-summary.json"
-    judge = {"min_probability": 0.0}  # each answer is compared
-    with deployed(judge=judge) as service, watched(memory_mib, _PERIOD_S) as memory:
+    with deployed() as service, watched(memory_mib, _PERIOD_S) as memory:
         load = ["--shape", "grpo_burst", "--duration", str(60 * minutes)]
         report_to = ["--headless", "--only-summary", "--summary", str(summary)]
         code = run(["--host", service.url, *load, *report_to])

@@ -186,9 +186,7 @@ def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
     keys = ("response", "reference", "question")
     asked = [{**{k: row[k] for k in keys if k in row}, "options": NO_CACHE} for row in rows]
     with (
-        deployed(
-            cache=False, judge={"min_probability": 0.0}, resources=place.resources(0.1)
-        ) as service,
+        deployed(cache=False, resources=place.resources(0.1)) as service,
         HttpRewardClient(service.url, timeout_s=600) as client,
     ):
         results = client.score_batch(asked)

@@ -37,7 +37,7 @@ def main(
     if url:
         code = run(["--host", url, *arguments])
     else:
-        with deployed(judge={"min_probability": 0.0}) as service:  # each answer is compared
+        with deployed() as service:
             code = run(["--host", service.url, *arguments])
     console.print(f"{out}: report.html, *.csv, summary.json", markup=False)
     raise typer.Exit(code)
