@@ -102,8 +102,8 @@ def _alike(answer: str, gold: str) -> bool | None:
     if len(ones) != len(others):
         return False
     if kind != "set":
-        found = {_alike(*pair) for pair in zip(ones, others, strict=True)}
-        return False if False in found else None if None in found else True
+        equal = {_alike(*pair) for pair in zip(ones, others, strict=True)}
+        return False if False in equal else None if None in equal else True
     table = [[_alike(one, other) for other in others] for one in ones]
     if any(None in row for row in table):
         return None
@@ -153,12 +153,12 @@ def _same_value(answer: str, gold: str) -> bool | None:
     symbols = sorted(one[0].free_symbols, key=str)
     rounded = [text for text in (answer, gold) if "." in text]
     places = len(rounded[0].partition(".")[2]) if len(rounded) == 1 else 50
-    found = set()
+    equal = set()
     for shift in range(3 if symbols else 1):
         values = dict(zip(symbols, (_POINTS * 9)[shift:], strict=False))
-        found.add(_near(one[0], other[0], values, places if rounded else None))
-    if found != {True}:
-        return False if found == {False} else None
+        equal.add(_near(one[0], other[0], values, places if rounded else None))
+    if equal != {True}:
+        return False if equal == {False} else None
     number = parse_number(gold)
     whole = number is not None and number.value.denominator == 1 and "frac" in answer
     if number and not parse_number(answer) and (whole or _TASK.search(answer)):

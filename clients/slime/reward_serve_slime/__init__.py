@@ -59,8 +59,8 @@ def _written(args: Any, sample: Any) -> str:
         if not (args.custom_generate_function_path or sample.generate_function_path):
             return str(sample.response)
         raise ValueError(
-            "--mask-offpolicy-in-partial-rollout: masks the policy's text as it does tools', so "
-            "that neither can be told from the other; omit it, or score in the generate function"
+            "--mask-offpolicy-in-partial-rollout: masks the policy's text as it does tools', which "
+            "loss_mask does not distinguish; omit it, or score in the generate function"
         )
     from slime.rollout.sglang_rollout import GenerateState
 
