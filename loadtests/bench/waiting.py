@@ -1,7 +1,7 @@
 """Whether a verdict comes when it is there: replicas that only wait, and items that hang.
 
 ``full``: as many callers as the replicas have slots ask one item after another, each of which takes
-0.1 to 0.4 s. ``capacity`` is the share of the slots' time that their items take.
+0.4 to 1.2 s. ``capacity`` is the share of the slots' time that their items take.
 
 ``hang``: 256 items at once, of which one in twenty takes 20 s.
 """
@@ -25,8 +25,8 @@ from reward_serve.reward_models.base import RewardModel, Trace
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 REPLICAS = 8
-SLOTS = 8
-SECONDS = (0.1, 0.4)
+SLOTS = 16
+SECONDS = (0.4, 1.2)
 HANG_S = 20.0
 BATCH = 256
 _RUN_S = 8.0
@@ -49,8 +49,8 @@ class WaitingModel(RewardModel):
 class WaitingReplica(Scorer):
     """A replica with a ``WaitingModel``."""
 
-    def __init__(self) -> None:
-        super().__init__("waiting", WaitingModel(), Admission(SLOTS, 100_000))
+    def __init__(self, slots: int) -> None:
+        super().__init__("waiting", WaitingModel(), Admission(slots, 100_000))
 
 
 def run(repeats: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def run(repeats: int) -> dict[str, Any]:
         )
         ingress = serve.deployment(Ingress).options(name="ingress", **options)
         server = ServerConfig().model_dump(mode="json")
-        serve.run(ingress.bind(server, {"waiting": replica.bind()}, {}), name="waiting")
+        serve.run(ingress.bind(server, {"waiting": replica.bind(SLOTS)}, {}), name="waiting")
         return asyncio.run(_run(f"http://127.0.0.1:{port}", repeats))
 
 
@@ -80,6 +80,8 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
         "handle, one item a call": RewardClient("waiting", max_batch=1),
     }
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
+    for client in ways.values():  # connections, imports
+        await client.ascore_batch([_item(number, 0.0) for number in range(BATCH)])
     for number in range(repeats):
         for name, client in ways.items():
             with console.status(f"{name}, {number + 1} of {repeats}"):
@@ -98,16 +100,18 @@ def _item(number: int, seconds: float) -> dict[str, Any]:
 
 
 async def _full(client: Client, drawn: Random) -> dict[str, Any]:
-    began, waits, served_s = time.monotonic(), [], 0.0
-    warm, ends = began + _WARM_S, began + _WARM_S + _RUN_S
+    waits, served_s = [], 0.0
+    began = time.monotonic() + _WARM_S
+    ends = began + _RUN_S
 
     async def caller(number: int) -> None:
         nonlocal served_s
         while (asked := time.monotonic()) < ends:
             seconds = round(drawn.uniform(*SECONDS), 3)
             await client.ascore(_item(number, seconds))
-            if warm < (now := time.monotonic()) < ends:
-                served_s += seconds
+            now = time.monotonic()
+            served_s += max(0.0, min(now, ends) - max(now - seconds, began))
+            if began < now < ends:
                 waits.append(now - asked - seconds)
 
     callers = asyncio.gather(*(caller(number) for number in range(REPLICAS * SLOTS)))

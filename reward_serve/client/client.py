@@ -223,10 +223,8 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        await Batch(endpoint, tickets, self._deliver, self._note_retries, self._max_attempts).run()
-
-    def _note_retries(self, retried: int) -> None:
-        self.counters.add(retried=retried)
+        note = lambda retried: self.counters.add(retried=retried)
+        await Batch(endpoint, tickets, self._deliver, note, self._max_attempts).run()
 
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""

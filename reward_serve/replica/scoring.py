@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -306,36 +306,19 @@ class Scorer:
     ) -> AsyncIterator[list[tuple[int, dict[str, Any]]]]:
         """Each result of ``score_batch`` with its index, some milliseconds after it is final.
 
-        A list of results costs a tenth of a call, so that each waits for others: the first list for
-        the items that rules decide.
+        A list of results costs a tenth of a call, so results wait for others.
         """
         origin = (origin[0] or object(), origin[1])
         indices = {asyncio.create_task(self.score(r, origin)): i for i, r in enumerate(requests)}
-        final: list[asyncio.Task[dict[str, Any]]] = []
-        any_final, all_final = asyncio.Event(), asyncio.Event()
-        left = len(indices)
-
-        def note(task: asyncio.Task[dict[str, Any]]) -> None:
-            final.append(task)
-            any_final.set()
-            if len(final) == left:
-                all_final.set()
-
-        for task in indices:
-            task.add_done_callback(note)
-        first = asyncio.get_running_loop().time() + _FIRST_S
         try:
-            while left:
-                await any_final.wait()
-                with suppress(TimeoutError):
-                    now = asyncio.get_running_loop().time()
-                    async with asyncio.timeout_at(max(first, now + _TOGETHER_S)):
-                        await all_final.wait()
-                results = [(indices[task], task.result()) for task in final]
-                left -= len(final)
-                final.clear()
-                any_final.clear()
-                yield results
+            final, left = await asyncio.wait(indices, timeout=_FIRST_S)
+            while True:
+                if final:
+                    yield [(indices[task], task.result()) for task in final]
+                if not left:
+                    return
+                await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                final, left = await asyncio.wait(left, timeout=_TOGETHER_S)
         finally:
             for task in indices:
                 task.cancel()
