@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reward_serve.client.transport import Deliver, ServiceTransport
+from reward_serve.client.transport import ServiceTransport
+from reward_serve.routing.dispatch import Deliver
 
 
 class FakeTransport(ServiceTransport):

@@ -223,8 +223,8 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        note = lambda retried: self.counters.add(retried=retried)
-        await Batch(endpoint, tickets, self._deliver, note, self._max_attempts).run()
+        add, attempts = self.counters.add, self._max_attempts
+        await Batch(endpoint, tickets, self._deliver, add, attempts).run()
 
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""

@@ -387,7 +387,7 @@ class Batch:
         endpoint: the model's.
         tickets: the requests.
         deliver: called with tickets whose results are final.
-        on_retry: called with the number of requests that are retried.
+        count: called with the number of requests that are retried, as ``retried``.
         max_attempts: maximum attempts per request; None to retry until its deadline.
     """
 
@@ -396,13 +396,13 @@ class Batch:
         endpoint: Endpoint,
         tickets: Sequence[Ticket],
         deliver: Callable[[Sequence[Ticket]], None],
-        on_retry: Callable[[int], None],
+        count: Callable[..., None],
         max_attempts: int | None,
     ) -> None:
         self._endpoint = endpoint
         self._tickets = tickets
         self._deliver = deliver
-        self._on_retry = on_retry
+        self._count = count
         self._max_attempts = max_attempts
         self._open = set(tickets)  # those without a final result
         now = time.monotonic()
@@ -521,7 +521,7 @@ class Batch:
         await asyncio.sleep(pause_s)
         self._open -= {ticket for ticket in tickets if ticket.gone}
         if retried := sum(ticket in self._open for ticket in tickets):
-            self._on_retry(retried)
+            self._count(retried=retried)
             await self._ask(tickets, attempt)
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:

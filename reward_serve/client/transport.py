@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.routing.dispatch import Dispatcher, call_errors, handle_of
+from reward_serve.routing.dispatch import Deliver, Dispatcher, call_errors, handle_of
 from reward_serve.schema import (
     GroupResult,
     ScoreRequest,
@@ -49,9 +49,6 @@ _ROUTES = {  # and a field of each one's answer
 
 Request = ScoreRequest | Mapping[str, Any]
 Method = Literal["score_group", "explain"]
-Deliver = Callable[[Sequence[tuple[int, ScoreResult]]], object]
-"""Is called with results as they come, each with its index in the batch."""
-Receive = Callable[[Sequence[tuple[Any, Any]]], object]
 _Result = TypeVar("_Result")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -158,7 +155,7 @@ class ServiceTransport(ABC):
         """
         left = set(range(len(requests)))
 
-        def receive(contents: Sequence[tuple[Any, Any]]) -> None:
+        def receive(contents: Sequence[tuple[int, Any]]) -> None:
             results = [(i, self._parsed(ScoreResult, each, "a result")) for i, each in contents]
             for index, result in results:
                 if index not in left:
@@ -192,7 +189,7 @@ class ServiceTransport(ABC):
         return self._parsed(Explanation, content, "an explanation")
 
     @abstractmethod
-    async def _score(self, requests: Sequence[dict[str, Any]], receive: Receive) -> None:
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
         """Score a batch; ``receive`` is called with the contents of results and their indices."""
 
     @abstractmethod
@@ -272,15 +269,10 @@ class HttpTransport(ServiceTransport):
         if client is not None:
             await client.aclose()
 
-    async def _score(self, requests: Sequence[dict[str, Any]], receive: Receive) -> None:
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
         content = json.dumps({"requests": list(requests)}).encode()
         timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
-
-        def receive_lines(lines: Sequence[bytes]) -> None:
-            contents = [json.loads(line) for line in lines]
-            receive([(content.pop("index", None), content) for content in contents])
-
-        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, receive_lines)
+        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, receive)
         if not _is_stream(reply):
             results = self._content(reply, "results")["results"]
             receive([*enumerate(results if isinstance(results, list) else [])])
@@ -297,15 +289,12 @@ class HttpTransport(ServiceTransport):
         path: str,
         timeout_s: float,
         content: bytes | None = None,
-        receive_lines: Callable[[Sequence[bytes]], None] | None = None,
+        receive: Deliver | None = None,
     ) -> httpx.Response:
-        """The complete answer within ``timeout_s``; from any event loop.
-
-        ``receive_lines`` is called with the lines of a streamed answer as they come.
-        """
+        """The complete answer within ``timeout_s``, unless it is streamed; from any event loop."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await on_own_loop(self._exchange(method, path, content, receive_lines))
+                return await on_own_loop(self._exchange(method, path, content, receive))
         except httpx.HTTPError as error:
             is_away = isinstance(error, httpx.ConnectError)
             remedy = "; is a service running there?" if is_away else ""
@@ -314,21 +303,22 @@ class HttpTransport(ServiceTransport):
             raise self._fault(f"no complete answer within {timeout_s:.1f} s") from error
 
     async def _exchange(
-        self, method: str, path: str, content: bytes | None, receive_lines: Any
+        self, method: str, path: str, content: bytes | None, receive: Deliver | None
     ) -> httpx.Response:
         client = self._client = self._client or self._opened()
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._url(path), headers=client.headers, content=content)
         reply = await client.send(request, stream=True)
         try:
-            if receive_lines is None or not _is_stream(reply):
+            if receive is None or not _is_stream(reply):
                 await reply.aread()
                 return reply
             self._is_known = True
             rest = b""
             async for part in reply.aiter_raw():
                 *lines, rest = (rest + part).split(b"\n")
-                receive_lines(lines)
+                results = [json.loads(line) for line in lines]
+                receive([(result.pop("index", None), result) for result in results])
             return reply
         finally:
             await reply.aclose()
@@ -391,7 +381,7 @@ class HandleTransport(ServiceTransport):
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
 
-    async def _score(self, requests: Sequence[dict[str, Any]], receive: Receive) -> None:
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
         dispatcher = self._dispatcher or await self._connected(requests)
         if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise self._fault(

@@ -20,15 +20,7 @@ import math
 import threading
 import zlib
 from collections import Counter
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -70,7 +62,7 @@ _REMEMBERED = 8192
 _KEY_CHARS = 512
 
 Result = dict[str, Any]
-Deliver = Callable[[Sequence[tuple[int, Result]]], object]
+Deliver = Callable[[Sequence[tuple[int, Any]]], object]
 """Is called with results as they come, each with its index in the batch."""
 Origin = tuple[object, str | None]
 """Where items come from: the id of the batch that they are a part of, and the API key's name."""
@@ -148,7 +140,7 @@ class Dispatcher:
 
         Args:
             items: score requests as plain data.
-            deliver: is called with one or more results.
+            deliver: is called with results as they come.
             origin: has a batch's id if the items are only a part of it.
         """
         parts, refused = self._parts(items)
@@ -163,7 +155,7 @@ class Dispatcher:
                 origin,
             )
 
-        await _all(scored(*part) for part in parts.items())
+        await asyncio.gather(*(scored(*part) for part in parts.items()))
 
     async def score_batch(self, items: Sequence[Any], origin: Origin = UNKNOWN) -> list[Result]:
         """The results of ``score_each``, in order."""
@@ -283,7 +275,6 @@ class DeploymentClient:
         self._handle = handle.options(
             _by_reference=False, request_serialization="pickle", response_serialization="pickle"
         )
-        self._methods: dict[tuple[str, bool, str | None], Any] = {}
         self._grace_s = grace_s
         self._detached = detached
         self._placement = Placement()
@@ -293,7 +284,7 @@ class DeploymentClient:
     ) -> None:
         """Score the items with ``RewardReplica.score_stream``; deliver a result for each."""
         with self._placed(items, origin) as shares:
-            await _all(self._score(share, items, deliver) for share in shares)
+            await asyncio.gather(*(self._score(share, items, deliver) for share in shares))
 
     async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
         """Call ``explain`` or ``score_group`` of the replica that has the request's group.
@@ -314,7 +305,7 @@ class DeploymentClient:
 
     async def _score(self, share: Share, items: Sequence[Any], deliver: Deliver) -> None:
         own = [items[index] for index in share.indices]
-        left = dict(enumerate(share.indices))
+        left, within_s = dict(enumerate(share.indices)), self._within_s(own)
 
         def receive(results: Sequence[tuple[int, Result]]) -> None:
             self._placement.done(share, len(results))
@@ -322,11 +313,9 @@ class DeploymentClient:
 
         try:
             if len(own) == 1:  # a call costs less than a stream
-                receive(
-                    [(0, (await self._call("score_batch", share, self._within_s(own), own))[0])]
-                )
+                receive([*enumerate(await self._call("score_batch", share, within_s, own))])
             else:
-                await self._call("score_stream", share, self._within_s(own), own, receive=receive)
+                await self._call("score_stream", share, within_s, own, receive=receive)
         except NoAnswerError as error:
             failures = self._failures([own[place] for place in left], error)
             receive([*zip(left, failures, strict=True)])
@@ -349,7 +338,8 @@ class DeploymentClient:
             )
         if share.origin != UNKNOWN:
             arguments = (*arguments, share.origin)
-        remote = self._remote(method, receive is not None, share.replica)
+        streams, replica = receive is not None, share.replica or ""
+        remote = getattr(self._handle.options(stream=streams, session_id=replica), method).remote
         is_single = share.origin[0] is None and not self._detached
         call = remote(*arguments) if is_single else Context().run(remote, *arguments)
         try:
@@ -367,16 +357,6 @@ class DeploymentClient:
             if by_replica or isinstance(error, call_errors()):
                 raise _no_answer(error) from error
             raise
-
-    def _remote(self, method: str, streams: bool, replica: str | None) -> Any:
-        """The handle's method; to make one takes a tenth of a call."""
-        key = method, streams, replica
-        if key not in self._methods:
-            handle = self._handle.options(stream=True) if streams else self._handle
-            if replica is not None:
-                handle = handle.options(session_id=replica)
-            self._methods[key] = getattr(handle, method).remote
-        return self._methods[key]
 
     @contextmanager
     def _placed(self, items: Sequence[Any], origin: Origin) -> Iterator[list[Share]]:
@@ -402,17 +382,6 @@ class DeploymentClient:
         level = logging.DEBUG if self._detached else logging.WARNING
         logger.log(level, "reward model %s: %d items unanswered: %r", model, len(failures), cause)
         return [result.model_dump(mode="json") for result in failures]
-
-
-async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for concurrent calls; if one raises, the others are cancelled."""
-    tasks = [asyncio.create_task(call) for call in calls]
-    try:
-        for task in tasks:
-            await task
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def _no_answer(error: BaseException) -> NoAnswerError:

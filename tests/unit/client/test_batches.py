@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from reward_serve.client import Client, ServiceUnavailableError, retrying
 from reward_serve.client.retrying import WINDOW_S, Ticket, hand_out
-from reward_serve.client.transport import SERVICE_GRACE_S, Deliver
+from reward_serve.client.transport import SERVICE_GRACE_S
+from reward_serve.routing.dispatch import Deliver
 from reward_serve.schema import ScoreResult, Status, failure
 from tests import virtual_time
 from tests.fake_transport import FakeTransport
