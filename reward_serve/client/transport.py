@@ -239,11 +239,7 @@ class HttpTransport(ServiceTransport):
         base = parsed.raw_path.rstrip(b"/")
         # Joining takes longer than looking up.
         self._url = functools.cache(lambda path: parsed.copy_with(raw_path=base + path.encode()))
-        self._headers = {
-            "Accept": f"{_LINES}, application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-        }
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._client: httpx.AsyncClient | None = None
@@ -272,7 +268,8 @@ class HttpTransport(ServiceTransport):
     async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
         content = json.dumps({"requests": list(requests)}).encode()
         timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
-        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, receive)
+        streams = receive if len(requests) > 1 else None  # a stream of one costs more
+        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, streams)
         if not _is_stream(reply):
             results = self._content(reply, "results")["results"]
             receive([*enumerate(results if isinstance(results, list) else [])])
@@ -308,6 +305,8 @@ class HttpTransport(ServiceTransport):
         client = self._client = self._client or self._opened()
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._url(path), headers=client.headers, content=content)
+        if receive is not None:
+            request.headers["Accept"] = _LINES
         reply = await client.send(request, stream=True)
         try:
             if receive is None or not _is_stream(reply):
