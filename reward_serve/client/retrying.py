@@ -410,6 +410,7 @@ class Batch:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
         self._retries: set[asyncio.Task[None]] = set()
+        self._answered_at = -math.inf
         self._unanswered_since: float | None = None
         self._last_reason = ""
 
@@ -464,16 +465,15 @@ class Batch:
         asked = [ticket for ticket in tickets if ticket in self._open]
         if not asked:
             return
-        left, began, is_answered = set(asked), time.monotonic(), False
+        left, began = set(asked), time.monotonic()
 
         def receive(answers: Answers) -> None:
-            nonlocal is_answered
             final, failed, pause_s = [], [], 0.0
             for ticket, result in answers:
                 left.remove(ticket)
                 ticket.result = result
                 if is_answer(result):
-                    is_answered, self._unanswered_since = True, None
+                    self._answered_at = time.monotonic()
                 else:
                     self._last_reason = result.reason or ""
                 if result.status in RETRIED:
@@ -503,9 +503,10 @@ class Batch:
                 self._retry(unanswered, attempt, error.retry_after_s or 0.0)
             else:
                 self._close(unanswered)
-            is_answered = is_answered or error.answered or not error.retryable
-        if not is_answered:
-            self._unanswered_since = self._unanswered_since or began
+            if error.answered or not error.retryable:
+                self._answered_at = time.monotonic()
+        is_answered = self._answered_at >= began
+        self._unanswered_since = None if is_answered else self._unanswered_since or began
 
     def _retry(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
         """Ask again after a pause, unless this was the last attempt."""
