@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -303,7 +303,7 @@ class Scorer:
 
     async def score_stream(
         self, requests: Sequence[object], origin: Origin = UNKNOWN
-    ) -> AsyncIterator[list[tuple[int, dict[str, Any]]]]:
+    ) -> AsyncGenerator[list[tuple[int, dict[str, Any]]], None]:
         """Each result of ``score_batch`` with its index, some milliseconds after it is final.
 
         A list of results costs a tenth of a call, so results wait for others.
