@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,9 @@ class Call:
     def __await__(self) -> Any:
         yield from asyncio.sleep(0).__await__()
         return self.result(0)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        yield [*enumerate(await self)]
 
     def result(self, timeout_s: float) -> Any:
         return self._made(self._items)
@@ -48,11 +51,12 @@ class Handle:
         self._session = "r0"
         self.calls: list[Any] = []
         self.batches: list[str] = []
-        self.score_batch = self.complete = self.describe = self.explain = self.score_group = self
+        self.score_batch = self.score_stream = self.score_group = self
+        self.complete = self.describe = self.explain = self
 
-    def options(self, session_id: str = "r0", **options: object) -> Handle:
+    def options(self, session_id: str | None = None, **options: object) -> Handle:
         other = Handle(*self._ends, call=self._call)
-        other._session = session_id
+        other._session = session_id or self._session
         other.calls, other.batches = self.calls, self.batches
         return other
 

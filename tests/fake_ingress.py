@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, cast
 
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from reward_serve.config.models import RuleModel
@@ -13,6 +14,7 @@ from reward_serve.http.ingress import Ingress
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
 from tests.fake_service import FakeGroups
@@ -41,19 +43,25 @@ class FakeCall:
         await asyncio.to_thread(self._before)
         return await self._answer()
 
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        await asyncio.to_thread(self._before)
+        async for part in self._answer():
+            yield part
+
     def cancel(self) -> None: ...
 
 
 class FakeHandle:
-    """A handle to a replica of this process, which scores by the real rule."""
+    """A handle to a replica of this process, which scores by the real rule or by ``model``."""
 
-    def __init__(self, name: str, before: Before) -> None:
+    def __init__(self, name: str, before: Before, model: RewardModel | None = None) -> None:
         self.app_name, self.deployment_name = "tests", name
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = echoing_chat
         rule.groups = cast("Any", FakeGroups())
-        scorer = Scorer(name, rule, Admission(64, 4096))
+        scorer = Scorer(name, model or rule, Admission(64, 4096))
         self.score_batch = FakeMethod(scorer.score_batch, before)
+        self.score_stream = FakeMethod(scorer.score_stream, before)
         self.score_group = FakeMethod(scorer.score_group, before)
         self.explain = FakeMethod(scorer.explain, before)
         self.complete = FakeMethod(scorer.complete, before)
@@ -85,19 +93,23 @@ class FakeMethod:
         return FakeCall(lambda: self._method(*arguments), self._before)
 
 
+def application(handle: Any, keys: dict[str, str] | None = None, **server: Any) -> FastAPI:
+    """The application that Serve would run."""
+    ingress = cast("type[Ingress]", Ingress.__mro__[1])  # as it stands before Serve wraps it
+    return ingress(server, {"rule": handle}, keys or {}).__serve_build_asgi_app__()
+
+
 def served(
     keys: dict[str, str] | None = None, before: Before = lambda: None, **server: Any
 ) -> TestClient:
-    """A client of the application that Serve would run.
+    """A client of the application.
 
     Args:
         keys: the digests of the API keys.
         before: called as each replica begins to answer.
         **server: of ``ServerConfig``.
     """
-    ingress = cast("type[Ingress]", Ingress.__mro__[1])  # as it stands before Serve wraps it
-    handle: Any = FakeHandle("rule", before)
     if keys:
         server["api_keys_env"] = "READ_ALREADY"
-    api = ingress(server, {"rule": handle}, keys or {}).__serve_build_asgi_app__()
+    api = application(FakeHandle("rule", before), keys, **server)
     return TestClient(api, raise_server_exceptions=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from reward_serve.client.transport import ServiceTransport
+from reward_serve.routing.dispatch import Deliver
 
 
 class FakeTransport(ServiceTransport):
@@ -13,6 +15,12 @@ class FakeTransport(ServiceTransport):
     name = "the reward service"
 
     def __init__(self) -> None: ...
+
+    async def ascore_each(self, requests: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+        deliver([*enumerate(await self.ascore_batch(requests))])
+
+    async def _score(self, *call: Any) -> None:
+        raise NotImplementedError
 
     async def _answer(self, *call: Any) -> Any:
         raise NotImplementedError

@@ -25,6 +25,7 @@ from loadtests.bench import (
     long,
     rubric,
     turns,
+    waiting,
 )
 from loadtests.bench.common import machine, read_requests
 
@@ -44,6 +45,7 @@ def main(
         "P2": lambda: bare_engine.run(requests, 2 * rounds + 1),  # its differences are small
         "P3": lambda: instant_model.run(rounds),
         "P4": lambda: groups.run(requests, rounds),
+        "waiting": lambda: waiting.run(rounds),
         "long": lambda: long.run(rounds),
         "rubric": lambda: rubric.run(rounds),
         "turns": lambda: turns.run(rounds, data),

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from reward_serve.client.outcomes import (
     OnFailure,
     ScoringError,
     check_on_failure,
+    error_of,
     settle,
 )
 from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
@@ -131,11 +133,14 @@ class Client:
         """Score several requests, in order. In an event loop, use ``ascore_batch``.
 
         Raises:
-            ScoringError: one has no score and ``on_failure`` is ``raise``.
+            ScoringError: one has no score and ``on_failure`` is ``raise``; has all results.
             NotConnectedError: see ``score``.
         """
         with self._submitted(requests, None) as tickets:
-            return [ticket.answer.result() for ticket in tickets]
+            wait(ticket.answer for ticket in tickets)
+            return _results(
+                [ticket.answer.exception() or ticket.answer.result() for ticket in tickets]
+            )
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -146,8 +151,8 @@ class Client:
     async def ascore_batch(self, requests: Sequence[Request]) -> list[ScoreResult]:
         """``score_batch``, awaited."""
         with self._submitted(requests, asyncio.get_running_loop()) as tickets:
-            results: list[ScoreResult] = await asyncio.gather(*(t.answer for t in tickets))
-        return results
+            answers = (ticket.answer for ticket in tickets)
+            return _results(await asyncio.gather(*answers, return_exceptions=True))
 
     def score_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """Judge the responses to one prompt against each other.
@@ -218,8 +223,8 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        batch = Batch(endpoint, tickets, self._deliver)
-        await batch.run(self._max_attempts, lambda retried: self.counters.add(retried=retried))
+        add, attempts = self.counters.add, self._max_attempts
+        await Batch(endpoint, tickets, self._deliver, add, attempts).run()
 
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
@@ -238,8 +243,7 @@ class Client:
         if len(results) != size:  # invalid, or more responses than a group may have
             results = [failure(found.status, found.reason or "")] * size
         outcomes = self._outcomes([({"group_size": size}, result) for result in results])
-        errors = (outcome for outcome in outcomes if isinstance(outcome, ScoringError))
-        return next(errors, None) or found.model_copy(update={"results": outcomes})
+        return error_of(outcomes) or found.model_copy(update={"results": outcomes})
 
     def _outcomes(
         self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
@@ -336,6 +340,14 @@ class HttpRewardClient(Client):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _results(outcomes: Sequence[Any]) -> list[ScoreResult]:
+    faults = (each for each in outcomes if isinstance(each, BaseException))
+    fault = next((each for each in faults if not isinstance(each, ScoringError)), None)
+    if error := fault or error_of(outcomes):
+        raise error
+    return list(outcomes)
 
 
 def _responses(group: Mapping[str, Any]) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
@@ -19,12 +19,24 @@ class ScoringError(RuntimeError):
     """A request ended without a score.
 
     Attributes:
-        result: the typed failure.
+        result: the typed failure; of a batch or a group, the first.
+        results: every result of the batch or the group, in order.
     """
 
-    def __init__(self, result: ScoreResult) -> None:
-        super().__init__(f"no verdict: {result.status.value}: {result.reason}")
+    def __init__(self, result: ScoreResult, results: Sequence[ScoreResult] = ()) -> None:
         self.result = result
+        self.results = list(results) or [result]
+        failed = sum(each.score is None for each in self.results)
+        of_all = f"; {failed} of {len(self.results)} have none" if len(self.results) > 1 else ""
+        super().__init__(f"no verdict: {result.status.value}: {result.reason}{of_all}")
+
+
+def error_of(outcomes: Sequence[ScoreResult | ScoringError]) -> ScoringError | None:
+    """The error of a batch or a group, if one of its requests ended without a score."""
+    results = [each.result if isinstance(each, ScoringError) else each for each in outcomes]
+    errors = (each for each in outcomes if isinstance(each, ScoringError))
+    first = next(errors, None)
+    return first and ScoringError(first.result, results)
 
 
 def check_on_failure(on_failure: object) -> OnFailure:

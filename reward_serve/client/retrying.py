@@ -123,6 +123,9 @@ def _is_json(value: object) -> bool:
     return True
 
 
+Answers = Sequence[tuple[Ticket, Result]]
+
+
 class Coalescer:
     """Collects requests into batches on one event loop.
 
@@ -282,16 +285,27 @@ class Endpoint:
         seconds = time.monotonic() - self._lost_at
         return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
 
-    async def ask(self, tickets: Sequence[Ticket]) -> Sequence[Result]:
-        """The results of a group, or of requests; records whether the service answered.
+    async def ask(self, tickets: Sequence[Ticket], receive: Callable[[Answers], None]) -> None:
+        """Score a group or requests; ``receive`` is called with results as they come.
 
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
         """
         first, self._asked = not self._asked, True
         bodies = [ticket.to_send() for ticket in tickets]
+
+        def note(results: Sequence[tuple[int, Result]]) -> None:
+            answers = [(tickets[index], result) for index, result in results]
+            if any(is_answer(result) for _, result in answers):
+                self._answered_at = time.monotonic()
+            self._good = next((t for t, r in answers if r.status is Status.OK), self._good)
+            receive(answers)
+
         try:
-            results = await self._sent(bodies, tickets[0].is_group)
+            if tickets[0].is_group:
+                note([(0, await self.transport.ascore_group(bodies[0]))])
+            else:
+                await self.transport.ascore_each(bodies, note)
         except ServiceUnavailableError as error:
             if first and not (error.answered or isinstance(error, NotConnectedError)):
                 logger.warning("asking again until each request's deadline: %s", error)
@@ -299,16 +313,6 @@ class Endpoint:
         except Exception as error:
             unexpected = f"{self.name}: {type(error).__name__}: {error}"
             raise ServiceUnavailableError(unexpected) from error
-        if any(map(is_answer, results)):
-            self._answered_at = time.monotonic()
-        pairs = zip(tickets, results, strict=True)
-        self._good = next((each for each, r in pairs if r.status is Status.OK), self._good)
-        return results
-
-    async def _sent(self, bodies: Sequence[dict[str, Any]], is_group: bool) -> Sequence[Result]:
-        if is_group:
-            return [await self.transport.ascore_group(bodies[0])]
-        return await self.transport.ascore_batch(bodies)
 
     def lost(self, ticket: Ticket, since: float, reason: str) -> None:
         """Probe after a call without an answer, unless another was answered recently.
@@ -349,7 +353,9 @@ class Endpoint:
         if not ticket.is_group:  # alone, a member of a cohort would wait for the others
             request["group_size"] = None
         try:
-            return all(map(is_answer, await self._sent([request], ticket.is_group)))
+            if ticket.is_group:
+                return is_answer(await self.transport.ascore_group(request))
+            return all(map(is_answer, await self.transport.ascore_batch([request])))
         except ServiceUnavailableError as error:
             return error.answered
         except Exception:
@@ -370,16 +376,19 @@ class Endpoint:
 class Batch:
     """Requests of one model, or one group, sent until each result is final.
 
-    A request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``, unless its caller has left. All other results are final. Retries keep the
-    request's id, by which the service recognises a member of a group. The pause between attempts is
-    exponential with jitter, or longer if the service asks for it. A batch that is too large is
-    split, as is one that the service cannot read, since one caller's request may be at fault.
+    Each result is delivered when it is final. A request is retried, while others are in progress,
+    after a transport fault, ``overloaded`` or ``error``, until its deadline or ``max_attempts``,
+    unless its caller has left. All other results are final. Retries keep the request's id, by which
+    the service recognises a member of a group. The pause between attempts is exponential with
+    jitter, or longer if the service asks for it. A batch that is too large is split, as is one that
+    the service cannot read, since one caller's request may be at fault.
 
     Args:
         endpoint: the model's.
         tickets: the requests.
-        deliver: called with the tickets whose results are final, while others are retried.
+        deliver: called with tickets whose results are final.
+        count: called with the number of requests that are retried, as ``retried``.
+        max_attempts: maximum attempts per request; None to retry until its deadline.
     """
 
     def __init__(
@@ -387,48 +396,42 @@ class Batch:
         endpoint: Endpoint,
         tickets: Sequence[Ticket],
         deliver: Callable[[Sequence[Ticket]], None],
+        count: Callable[..., None],
+        max_attempts: int | None,
     ) -> None:
         self._endpoint = endpoint
         self._tickets = tickets
         self._deliver = deliver
+        self._count = count
+        self._max_attempts = max_attempts
         self._open = set(tickets)  # those without a final result
         now = time.monotonic()
         for ticket in tickets:
             ticket.ends = now + ticket.timeout_s
-        self._retry_after_s = 0.0
+        self._running: asyncio.Task[Any] | None = None
+        self._retries: set[asyncio.Task[None]] = set()
+        self._answered_at = -math.inf
+        self._unanswered_since: float | None = None
         self._last_reason = ""
 
-    async def run(self, max_attempts: int | None, on_retry: Callable[[int], None]) -> None:
+    async def run(self) -> None:
         """Deliver a result for each request; one that was never answered is ``error``.
-
-        Args:
-            max_attempts: maximum attempts per request; None to retry until its deadline.
-            on_retry: called with the number of requests that are retried.
 
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        attempt, unanswered_since = 0, None
+        self._running = asyncio.current_task()
         with self._in_progress():
-            while self._open:
-                attempt += 1
-                if attempt > 1:
-                    on_retry(len(self._open))
-                began = time.monotonic()
-                if await self._is_answered(self._tickets):
-                    unanswered_since = None
-                else:
-                    unanswered_since = unanswered_since or began
-                if not self._open or attempt == max_attempts:
-                    break
-                pause_s = max(_backoff_s(attempt), self._retry_after_s)
-                self._close_due(time.monotonic() + pause_s)
-                if self._open:
-                    await asyncio.sleep(pause_s)
-                self._open -= {ticket for ticket in self._open if ticket.gone}
-        if unanswered_since is not None:
-            self._endpoint.lost(self._tickets[-1], unanswered_since, self._last_reason)
-        self._close(self._open)
+            try:
+                await self._ask(self._tickets, 1)
+                while self._retries and self._open:
+                    await self._retries.pop()
+            finally:
+                for retry in self._retries:
+                    retry.cancel()
+        if self._unanswered_since is not None:
+            self._endpoint.lost(self._tickets[-1], self._unanswered_since, self._last_reason)
+        self._close(self._tickets)
 
     @contextmanager
     def _in_progress(self) -> Iterator[None]:
@@ -449,60 +452,92 @@ class Batch:
     def give_up(self) -> None:
         """End all requests, as the service does not answer."""
         self._endpoint.unanswered = self._tickets[-1]  # the one before may itself be at fault
-        self._fail(self._open, Status.ERROR, self._endpoint.outage)
-        self._close(self._open)
+        self._fail(self._tickets, Status.ERROR, self._endpoint.outage)
+        self._close(self._tickets)
 
     def _expire(self, end: float) -> None:
-        late = {ticket for ticket in self._open if ticket.ends <= end}
+        late = [ticket for ticket in self._tickets if ticket.ends <= end]
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
-    async def _is_answered(self, tickets: Sequence[Ticket]) -> bool:
-        """Ask once for those that are open; whether the service answered any."""
-        tickets = [ticket for ticket in tickets if ticket in self._open]
-        if not tickets:
-            return True
+    async def _ask(self, tickets: Sequence[Ticket], attempt: int) -> None:
+        """Ask once for those that are open."""
+        asked = [ticket for ticket in tickets if ticket in self._open]
+        if not asked:
+            return
+        left, began = set(asked), time.monotonic()
+
+        def receive(answers: Answers) -> None:
+            final, failed, pause_s = [], [], 0.0
+            for ticket, result in answers:
+                left.remove(ticket)
+                ticket.result = result
+                if is_answer(result):
+                    self._answered_at = time.monotonic()
+                else:
+                    self._last_reason = result.reason or ""
+                if result.status in RETRIED:
+                    failed.append(ticket)
+                    pause_s = max(pause_s, retry_after_s(result.details))
+                else:
+                    final.append(ticket)
+            self._close(final)
+            self._retry(failed, attempt, pause_s)
+            if self._running and self._open and all(ticket.gone for ticket in self._open):
+                self._running.cancel()
+
         try:
-            results = await self._endpoint.ask(tickets)
+            await self._endpoint.ask(asked, receive)
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
-            half = len(tickets) // 2
+            half = len(asked) // 2
             if error.status_code in (TOO_LARGE, MALFORMED) and half:
-                self._close_due(time.monotonic())
-                parts = (tickets[:half], tickets[half:])
-                return any(await asyncio.gather(*map(self._is_answered, parts)))
-            self._retry_after_s = error.retry_after_s or 0.0
-            self._fail(tickets, Status.ERROR if error.retryable else Status.INVALID, str(error))
-            if not error.retryable:
-                self._close(tickets)
-            return error.answered or not error.retryable
-        final, self._retry_after_s = [], 0.0
-        for ticket, result in zip(tickets, results, strict=True):
-            ticket.result = result
-            if not is_answer(result):
-                self._last_reason = result.reason or ""
-            if result.status in RETRIED:
-                self._retry_after_s = max(self._retry_after_s, retry_after_s(result.details))
+                self._close_due(asked, time.monotonic())
+                parts = asked[:half], asked[half:]
+                await asyncio.gather(*(self._ask(part, attempt) for part in parts))
+                return
+            self._fail(left, Status.ERROR if error.retryable else Status.INVALID, str(error))
+            unanswered = [ticket for ticket in asked if ticket in left]
+            if error.retryable:
+                self._retry(unanswered, attempt, error.retry_after_s or 0.0)
             else:
-                final.append(ticket)
-        self._close(final)
-        return any(map(is_answer, results))
+                self._close(unanswered)
+            if error.answered or not error.retryable:
+                self._answered_at = time.monotonic()
+        is_answered = self._answered_at >= began
+        self._unanswered_since = None if is_answered else self._unanswered_since or began
+
+    def _retry(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
+        """Ask again after a pause, unless this was the last attempt."""
+        pause_s = max(_backoff_s(attempt), pause_s)
+        self._close_due(tickets, time.monotonic() + pause_s)
+        if attempt == self._max_attempts:
+            self._close(tickets)
+        elif not self._open.isdisjoint(tickets):
+            retry = asyncio.create_task(self._ask_again(tickets, attempt + 1, pause_s))
+            self._retries.add(retry)
+
+    async def _ask_again(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        self._open -= {ticket for ticket in tickets if ticket.gone}
+        if retried := sum(ticket in self._open for ticket in tickets):
+            self._count(retried=retried)
+            await self._ask(tickets, attempt)
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
         self._last_reason = reason
         for ticket in self._open.intersection(tickets):
             ticket.fail(status, reason)
 
-    def _close_due(self, then: float) -> None:
+    def _close_due(self, tickets: Iterable[Ticket], then: float) -> None:
         """Make the results final of the requests whose deadlines are before ``then``."""
-        self._close([ticket for ticket in self._open if ticket.ends < then])
+        self._close([ticket for ticket in tickets if ticket.ends < then])
 
     def _close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""
-        closed = self._open.intersection(tickets)
-        self._open -= closed
-        final = [ticket for ticket in self._tickets if ticket in closed]
+        final = [ticket for ticket in tickets if ticket in self._open]
+        self._open.difference_update(final)
         for ticket in final:
             if ticket.result is None:
                 ticket.fail(Status.TIMEOUT, "the deadline passed before it was sent")

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
-from reward_serve.routing.dispatch import Dispatcher, call_errors, handle_of
+from reward_serve.routing.dispatch import Deliver, Dispatcher, call_errors, handle_of
 from reward_serve.schema import (
     GroupResult,
     ScoreRequest,
@@ -41,14 +41,14 @@ MALFORMED = 422
 _TOO_MANY = 429
 _RETRYABLE = frozenset([408, 425, _TOO_MANY, 500, 502, 503, 504])
 _CONNECT_S = 30.0
+_LINES = "application/x-ndjson"
 _ROUTES = {  # and a field of each one's answer
-    "score_batch": ("/v1/score/batch", "results"),
     "score_group": ("/v1/score/group", "status"),
     "explain": ("/v1/explain", "result"),
 }
 
 Request = ScoreRequest | Mapping[str, Any]
-Method = Literal["score_batch", "score_group", "explain"]
+Method = Literal["score_group", "explain"]
 _Result = TypeVar("_Result")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -144,26 +144,39 @@ class ServiceTransport(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
-        """A result for each request, in order.
+    async def ascore_each(self, requests: Sequence[dict[str, Any]], deliver: Deliver) -> None:
+        """Score the requests, and deliver each result when it is final.
 
         Raises:
             ServiceUnavailableError: the service cannot be reached, refuses the batch or does not
-                answer it in full, or another service answers.
+                answer it in full, or another service answers; what was delivered is final.
             NotConnectedError: by handle, there is no cluster, Ray Serve is not installed, or this
                 process was forked from one that is connected to Ray.
         """
-        contents = await self._answer("score_batch", requests)
-        if not isinstance(contents, list) or len(contents) != len(requests):
+        left = set(range(len(requests)))
+
+        def receive(contents: Sequence[tuple[int, Any]]) -> None:
+            results = [(i, self._parsed(ScoreResult, each, "a result")) for i, each in contents]
+            for index, result in results:
+                if index not in left:
+                    raise self._fault(f"answered item {index!r} of {len(requests)}, or twice")
+                left.remove(index)
+                self._check_id(result, requests[index])
+            deliver(results)
+
+        await self._score(requests, receive)
+        if left:
             raise self._fault(f"a batch of {len(requests)} was not answered in full")
-        results = [self._parsed(ScoreResult, each, "a result") for each in contents]
-        for result, body in zip(results, requests, strict=True):
-            self._check_id(result, body)
-        return results
+
+    async def ascore_batch(self, requests: Sequence[dict[str, Any]]) -> list[ScoreResult]:
+        """The results of ``ascore_each``, in order; raises like it."""
+        results: dict[int, ScoreResult] = {}
+        await self.ascore_each(requests, results.update)
+        return [results[index] for index in range(len(requests))]
 
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
-        content = await self._answer("score_group", [request])
+        content = await self._answer("score_group", request)
         found = self._parsed(GroupResult, content, "that of a group")
         if found.status is Status.OK and len(found.results) != size_of_group(request):
             raise self._fault("a group was not answered in full")
@@ -172,12 +185,16 @@ class ServiceTransport(ABC):
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
-        content = await self._answer("explain", [request])
+        content = await self._answer("explain", request)
         return self._parsed(Explanation, content, "an explanation")
 
     @abstractmethod
-    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
-        """The content of the service's answer to the requests."""
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
+        """Score a batch; ``receive`` is called with the contents of results and their indices."""
+
+    @abstractmethod
+    async def _answer(self, method: Method, body: dict[str, Any]) -> Any:
+        """The content of the service's answer to a single request."""
 
     def _fault(self, what: str, **about: Any) -> ServiceUnavailableError:
         return ServiceUnavailableError(f"{self.name}: {what}", **about)
@@ -248,21 +265,33 @@ class HttpTransport(ServiceTransport):
         if client is not None:
             await client.aclose()
 
-    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
+        content = json.dumps({"requests": list(requests)}).encode()
+        timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
+        streams = receive if len(requests) > 1 else None  # a stream of one costs more
+        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, streams)
+        if not _is_stream(reply):
+            results = self._content(reply, "results")["results"]
+            receive([*enumerate(results if isinstance(results, list) else [])])
+
+    async def _answer(self, method: Method, body: dict[str, Any]) -> Any:
         path, field = _ROUTES[method]
-        is_batch = method == "score_batch"
-        content = json.dumps({"requests": list(bodies)} if is_batch else bodies[0]).encode()
-        reply = await self._ask("POST", path, longest_timeout_s(bodies) + SERVICE_GRACE_S, content)
-        answer = self._content(reply, field)
-        return answer["results"] if is_batch else answer
+        timeout_s = longest_timeout_s([body]) + SERVICE_GRACE_S
+        reply = await self._ask("POST", path, timeout_s, json.dumps(body).encode())
+        return self._content(reply, field)
 
     async def _ask(
-        self, method: str, path: str, timeout_s: float, content: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        content: bytes | None = None,
+        receive: Deliver | None = None,
     ) -> httpx.Response:
-        """The complete answer within ``timeout_s``; from any event loop."""
+        """The complete answer within ``timeout_s``, unless it is streamed; from any event loop."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await on_own_loop(self._exchange(method, path, content))
+                return await on_own_loop(self._exchange(method, path, content, receive))
         except httpx.HTTPError as error:
             is_away = isinstance(error, httpx.ConnectError)
             remedy = "; is a service running there?" if is_away else ""
@@ -270,12 +299,28 @@ class HttpTransport(ServiceTransport):
         except TimeoutError as error:
             raise self._fault(f"no complete answer within {timeout_s:.1f} s") from error
 
-    async def _exchange(self, method: str, path: str, content: bytes | None) -> httpx.Response:
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None, receive: Deliver | None
+    ) -> httpx.Response:
         client = self._client = self._client or self._opened()
         # The client's own way to make a request merges settings, which takes longer than to send.
-        return await client.send(
-            httpx.Request(method, self._url(path), headers=client.headers, content=content)
-        )
+        request = httpx.Request(method, self._url(path), headers=client.headers, content=content)
+        if receive is not None:
+            request.headers["Accept"] = _LINES
+        reply = await client.send(request, stream=True)
+        try:
+            if receive is None or not _is_stream(reply):
+                await reply.aread()
+                return reply
+            self._is_known = True
+            rest = b""
+            async for part in reply.aiter_raw():
+                *lines, rest = (rest + part).split(b"\n")
+                results = [json.loads(line) for line in lines]
+                receive([(result.pop("index", None), result) for result in results])
+            return reply
+        finally:
+            await reply.aclose()
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -311,6 +356,10 @@ class HttpTransport(ServiceTransport):
         raise self._fault(what, status_code=reply.status_code, retry_after_s=retry_after_s)
 
 
+def _is_stream(reply: httpx.Response) -> bool:
+    return reply.status_code == 200 and reply.headers.get("content-type") == _LINES
+
+
 _tls_context = functools.cache(httpx.create_ssl_context)
 
 
@@ -331,17 +380,19 @@ class HandleTransport(ServiceTransport):
         self._dispatcher: Dispatcher | None = None
         self._max_batch_items: float = math.inf
 
-    async def _answer(self, method: Method, bodies: Sequence[dict[str, Any]]) -> Any:
-        dispatcher = self._dispatcher or await self._connected(bodies)
-        if method != "score_batch":
-            return await getattr(dispatcher, method)(bodies[0])
-        if len(bodies) > self._max_batch_items:  # each replica sees only its part
+    async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
+        dispatcher = self._dispatcher or await self._connected(requests)
+        if len(requests) > self._max_batch_items:  # each replica sees only its part
             raise self._fault(
-                f"requests: {len(bodies)} items; the limit is server.max_batch_items: "
+                f"requests: {len(requests)} items; the limit is server.max_batch_items: "
                 f"{self._max_batch_items}, so split the batch",
                 status_code=TOO_LARGE,
             )
-        return await dispatcher.score_batch(list(bodies))
+        await dispatcher.score_each(requests, receive)
+
+    async def _answer(self, method: Method, body: dict[str, Any]) -> Any:
+        dispatcher = self._dispatcher or await self._connected([body])
+        return await getattr(dispatcher, method)(body)
 
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection, which one thread opens; callers wait until their own deadlines."""

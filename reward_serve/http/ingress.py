@@ -162,9 +162,9 @@ class Ingress:
 
     async def _lines(self, items: list[Any], key: str | None) -> AsyncGenerator[bytes, None]:
         """A line of JSON for each result, as it finishes."""
-        async with aclosing(self._dispatcher.score_stream(items, key)) as results:
-            async for result in results:
-                yield orjson.dumps(result) + b"\n"
+        async with aclosing(self._dispatcher.score_stream(items, (None, key))) as stream:
+            async for results in stream:
+                yield b"".join(orjson.dumps({"index": i, **r}) + b"\n" for i, r in results)
 
     def _admit(self, request: Request, items: int) -> None:
         """Count items for the caller's key until the response is sent or abandoned."""

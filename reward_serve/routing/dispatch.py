@@ -7,9 +7,9 @@ The caller chooses the replicas. The samples of a group share work (the prompt u
 equal answers) if they go to the same replica. A new group goes to its first choice by rendezvous
 hashing, which is the same in every process; adding or removing a replica changes the first choice
 of only that replica's groups. Loads are bounded, as in consistent hashing with bounded loads
-(Mirrokni, Thorup and Zadimoghaddam, 2018): beyond 1.1 times the mean of this process's items in
-flight, a new group goes to the least loaded replica. A group stays where it was placed, as its
-prompt is cached there, until its replica goes or would exceed twice that bound.
+(Mirrokni, Thorup and Zadimoghaddam, 2018): beyond the mean of this process's items in flight, a new
+group goes to the least loaded replica. A group stays where it was placed, as its prompt is cached
+there, until its replica goes or would exceed twice that bound.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import math
 import threading
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -56,13 +56,14 @@ _MAX_ITEMS = 256  # in one call, whose results have at most 4 MiB
 _OVERHEAD = 16
 _ENDLESS = 16 * 2**20
 
-_SLACK = 1.1
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
 _STAYS = 2  # a group leaves its replica at this many times the bound
 _REMEMBERED = 8192
 _KEY_CHARS = 512
 
 Result = dict[str, Any]
+Deliver = Callable[[Sequence[tuple[int, Any]]], object]
+"""Is called with results as they come, each with its index in the batch."""
 Origin = tuple[object, str | None]
 """Where items come from: the id of the batch that they are a part of, and the API key's name."""
 UNKNOWN: Origin = (None, None)
@@ -132,45 +133,49 @@ class Dispatcher:
             )
         return name
 
-    async def score_batch(self, items: list[Any], origin: Origin = UNKNOWN) -> list[Result]:
-        """Score each item with the model that it names, in order.
+    async def score_each(
+        self, items: Sequence[Any], deliver: Deliver, origin: Origin = UNKNOWN
+    ) -> None:
+        """Score each item with the model that it names, and deliver each result when it is final.
 
         Args:
             items: score requests as plain data.
+            deliver: is called with results as they come.
             origin: has a batch's id if the items are only a part of it.
         """
         parts, refused = self._parts(items)
-        answers = await asyncio.gather(
-            *(
-                self._models[name].score_batch([*part.values()], origin)
-                for name, part in parts.items()
+        if refused:
+            deliver([(i, r.model_dump(mode="json") | echoes(items[i])) for i, r in refused.items()])
+
+        async def scored(model: str, part: dict[int, Any]) -> None:
+            indices = [*part]
+            await self._models[model].score_each(
+                [*part.values()],
+                lambda results: deliver([(indices[place], each) for place, each in results]),
+                origin,
             )
-        )
-        found = {
-            index: result.model_dump(mode="json") | echoes(items[index])
-            for index, result in refused.items()
-        }
-        for part, results in zip(parts.values(), answers, strict=True):
-            found.update(zip(part, results, strict=True))
-        return [found[index] for index in range(len(items))]
+
+        await asyncio.gather(*(scored(*part) for part in parts.items()))
+
+    async def score_batch(self, items: Sequence[Any], origin: Origin = UNKNOWN) -> list[Result]:
+        """The results of ``score_each``, in order."""
+        results: dict[int, Result] = {}
+        await self.score_each(items, results.update, origin)
+        return [results[index] for index in range(len(items))]
 
     async def score_stream(
-        self, items: list[Any], key: str | None = None
-    ) -> AsyncGenerator[Result, None]:
-        """Each result of ``score_batch`` as soon as it is there, with its ``index``."""
-        origin = uuid4().hex, key
-
-        async def scored(index: int) -> Result:
-            (result,) = await self.score_batch([items[index]], origin)
-            return {"index": index, **result}
-
-        tasks = [asyncio.create_task(scored(index)) for index in range(len(items))]
+        self, items: Sequence[Any], origin: Origin = UNKNOWN
+    ) -> AsyncGenerator[Sequence[tuple[int, Result]], None]:
+        """What ``score_each`` delivers."""
+        delivered: asyncio.Queue[Any] = asyncio.Queue()
+        scoring = asyncio.create_task(self.score_each(items, delivered.put_nowait, origin))
+        scoring.add_done_callback(lambda _: delivered.put_nowait(None))
         try:
-            for task in asyncio.as_completed(tasks):
-                yield await task
+            while (results := await delivered.get()) is not None:
+                yield results
+            await scoring
         finally:
-            for left in tasks:
-                left.cancel()
+            scoring.cancel()
 
     async def explain(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The explanation of a request's result, by the model that the request names."""
@@ -223,7 +228,9 @@ class Dispatcher:
         except NoAnswerError:
             return {"name": name, "ready": False}
 
-    def _parts(self, items: list[Any]) -> tuple[dict[str, dict[int, Any]], dict[int, ScoreResult]]:
+    def _parts(
+        self, items: Sequence[Any]
+    ) -> tuple[dict[str, dict[int, Any]], dict[int, ScoreResult]]:
         """Group the items by model: each model's items by index, and the other items' results.
 
         An alias is replaced by the model's name, which the replicas expect. Items that are not
@@ -272,14 +279,12 @@ class DeploymentClient:
         self._detached = detached
         self._placement = Placement()
 
-    async def score_batch(self, items: Sequence[Any], origin: Origin = UNKNOWN) -> list[Result]:
-        """Score the items with ``RewardReplica.score_batch``; a result for each, in order."""
+    async def score_each(
+        self, items: Sequence[Any], deliver: Deliver, origin: Origin = UNKNOWN
+    ) -> None:
+        """Score the items with ``RewardReplica.score_stream``; deliver a result for each."""
         with self._placed(items, origin) as shares:
-            answers = await asyncio.gather(*(self._score(share, items) for share in shares))
-        found: dict[int, Result] = {}
-        for share, results in zip(shares, answers, strict=True):
-            found.update(zip(share.indices, results, strict=True))
-        return [found[index] for index in range(len(items))]
+            await asyncio.gather(*(self._score(share, items, deliver) for share in shares))
 
     async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
         """Call ``explain`` or ``score_group`` of the replica that has the request's group.
@@ -298,20 +303,30 @@ class DeploymentClient:
         share = Share(None, size=size_of(arguments), origin=origin)
         return await self._call(method, share, within_s, *arguments)
 
-    async def _score(self, share: Share, items: Sequence[Any]) -> list[Result]:
+    async def _score(self, share: Share, items: Sequence[Any], deliver: Deliver) -> None:
         own = [items[index] for index in share.indices]
-        try:
-            results: list[Result] = await self._call("score_batch", share, self._within_s(own), own)
-            return results
-        except NoAnswerError as error:
-            return self._failures(own, error)
-        finally:
-            self._placement.done(share)
+        left, within_s = dict(enumerate(share.indices)), self._within_s(own)
 
-    async def _call(self, method: str, share: Share, within_s: float, *arguments: Any) -> Any:
+        def receive(results: Sequence[tuple[int, Result]]) -> None:
+            self._placement.done(share, len(results))
+            deliver([(left.pop(place), result) for place, result in results])
+
+        try:
+            if len(own) == 1:  # a call costs less than a stream
+                receive([*enumerate(await self._call("score_batch", share, within_s, own))])
+            else:
+                await self._call("score_stream", share, within_s, own, receive=receive)
+        except NoAnswerError as error:
+            failures = self._failures([own[place] for place in left], error)
+            receive([*zip(left, failures, strict=True)])
+
+    async def _call(
+        self, method: str, share: Share, within_s: float, *arguments: Any, receive: Any = None
+    ) -> Any:
         """Call the share's replica; what is known of the share's origin is the last argument.
 
-        The call is cancelled if the time is up or the caller is cancelled.
+        With ``receive`` the method is streamed until the share is answered. The call is cancelled
+        if the time is up or the caller is cancelled.
 
         Raises:
             NoAnswerError: the call failed or timed out, or is one item that no message carries.
@@ -321,25 +336,27 @@ class DeploymentClient:
                 Status.INVALID,
                 f"request: has {share.size} bytes with its metadata; send at most {MESSAGE_BYTES}",
             )
-        handle = self._handle
-        if share.replica is not None:
-            handle = handle.options(session_id=share.replica)
         if share.origin != UNKNOWN:
             arguments = (*arguments, share.origin)
-        remote = getattr(handle, method).remote
+        streams, replica = receive is not None, share.replica or ""
+        remote = getattr(self._handle.options(stream=streams, session_id=replica), method).remote
         is_single = share.origin[0] is None and not self._detached
         call = remote(*arguments) if is_single else Context().run(remote, *arguments)
         try:
             async with asyncio.timeout(within_s):
-                return await call
-        except asyncio.CancelledError as error:
+                if receive is None:
+                    return await call
+                async for results in call:
+                    receive(results)
+                    if not share.unanswered:
+                        return None  # the end of the stream would cost as much as another result
+            raise NoAnswerError(Status.ERROR, "the replica's answer ended early; retry")
+        except BaseException as error:
             call.cancel()
-            if cancelled_by_caller():
-                raise
-            raise _no_answer(error) from error
-        except call_errors() as error:
-            call.cancel()
-            raise _no_answer(error) from error
+            by_replica = isinstance(error, asyncio.CancelledError) and not cancelled_by_caller()
+            if by_replica or isinstance(error, call_errors()):
+                raise _no_answer(error) from error
+            raise
 
     @contextmanager
     def _placed(self, items: Sequence[Any], origin: Origin) -> Iterator[list[Share]]:
@@ -353,7 +370,7 @@ class DeploymentClient:
             yield shares
         finally:
             for share in shares:
-                self._placement.done(share)
+                self._placement.done(share, share.unanswered)
 
     def _within_s(self, items: Iterable[Any]) -> float:
         return longest_timeout_s(items) + self._grace_s
@@ -402,6 +419,7 @@ class Share:
     Attributes:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
+        unanswered: number of items without a result, which are counted as the replica's load.
         size: bytes of the items, as ``size_of`` estimates them.
         origin: has a batch's id, which tells the replica that other parts belong to it, unless
             this is the whole batch.
@@ -409,6 +427,7 @@ class Share:
 
     replica: str | None
     indices: list[int] = field(default_factory=list)
+    unanswered: int = 0
     size: int = 0
     origin: Origin = UNKNOWN
 
@@ -419,11 +438,10 @@ class Placement:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loads: Counter[str] = Counter()
-        self._in_flight: set[Share] = set()
         self._homes: dict[int, str] = {}  # the group used last at the end
 
     def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
-        """Split the batch into calls; call ``done`` with each share when it is answered."""
+        """Split the batch into calls; call ``done`` as the items of each are answered."""
         if len(replicas) < 2 or not items:
             return _calls(items, None, range(len(items)))
         groups: dict[int, list[int]] = {}
@@ -437,7 +455,7 @@ class Placement:
 
         with self._lock:
             mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
-            most = max(_ALWAYS, math.ceil(_SLACK * mean))
+            most = max(_ALWAYS, math.ceil(mean))
             for group, members in groups.items():
                 own = (items[index] for index in members)
                 if any(isinstance(i, Mapping) and i.get("group_size") is not None for i in own):
@@ -448,16 +466,14 @@ class Placement:
                 else:  # too many for one replica
                     for start in range(0, len(members), _ALWAYS):
                         place(members[start : start + _ALWAYS], self._least_loaded(replicas))
-            shares = [one for part in parts.items() for one in _calls(items, *part)]
-            self._in_flight.update(shares)
-        return shares
+            return [one for part in parts.items() for one in _calls(items, *part)]
 
-    def done(self, share: Share) -> None:
-        """Mark the share as answered."""
+    def done(self, share: Share, items: int) -> None:
+        """Mark some of the share's items as answered."""
         with self._lock:
-            if share.replica is not None and share in self._in_flight:
-                self._in_flight.remove(share)
-                self._loads[share.replica] -= len(share.indices)
+            share.unanswered -= items
+            if share.replica is not None:
+                self._loads[share.replica] -= items
 
     def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:
         home = self._homes.pop(group, "")
@@ -509,6 +525,7 @@ def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int])
         if full or (shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES):
             shares.append(Share(replica))
         shares[-1].indices.append(index)
+        shares[-1].unanswered += 1
         shares[-1].size += size
     return shares
 

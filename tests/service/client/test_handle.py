@@ -136,7 +136,7 @@ class Found:
 
     def __init__(self, name: str, app_name: str, **_: Any) -> None:
         self.deployment_name, self.app_name = name, app_name
-        self.score_batch = self
+        self.score_batch = self.score_stream = self
 
     def options(self, **_: Any) -> Found:
         return self

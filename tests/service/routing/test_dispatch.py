@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from operator import itemgetter
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -43,6 +44,15 @@ class Waiting(Call):
         yield from asyncio.Event().wait().__await__()
 
 
+async def scored(client: DeploymentClient, items: list[Any]) -> list[Any]:
+    """The results, in order, of which there is one for each item."""
+    delivered: list[tuple[int, Any]] = []
+    await client.score_each(items, delivered.extend)
+    results = dict(delivered)
+    assert len(delivered) == len(results) == len(items)
+    return [results[index] for index in range(len(items))]
+
+
 ENDS = [
     (RayActorError(), "error"),
     (grpc.RpcError("INTERNAL"), "error"),
@@ -61,7 +71,7 @@ def two_replicas() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_replicas")
 async def test_a_batch_is_split_joined_in_order_and_loses_only_a_lost_replicas_part() -> None:
-    results = await DeploymentClient(Handle(right, RayActorError())).score_batch(ITEMS)
+    results = await scored(DeploymentClient(Handle(right, RayActorError())), ITEMS)
 
     assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
     assert Counter(result["status"] for result in results) == {"ok": 16, "error": 16}
@@ -77,7 +87,7 @@ async def test_items_without_an_answer_are_typed_failures(
     end: BaseException, status: str, serve_log: pytest.LogCaptureFixture
 ) -> None:
     handle = Handle(end)
-    results = await DeploymentClient(handle).score_batch(ITEMS)
+    results = await scored(DeploymentClient(handle), ITEMS)
 
     for item, result in zip(ITEMS, results, strict=True):
         parsed = ScoreResult.model_validate(result)
@@ -95,7 +105,7 @@ async def test_a_batch_goes_in_messages_and_an_item_that_none_carries_is_refused
     handle = Handle(right)
     items = [{**item, "response": "x" * 500_000} for item in ITEMS[:8]]
     items.append({**ITEMS[8], "response": "x" * 3_000_000})
-    results = await DeploymentClient(handle).score_batch(items)
+    results = await scored(DeploymentClient(handle), items)
 
     assert [result["id"] for result in results] == [item["id"] for item in items]
     assert [result["status"] for result in results] == ["ok"] * 8 + ["invalid"]
@@ -112,9 +122,9 @@ async def test_a_call_given_up_on_or_left_is_cancelled_and_frees_its_room() -> N
     handle = Handle(right, right, call=Waiting)
     items = [{**item, "timeout_s": 0.05} for item in ITEMS]
     client = DeploymentClient(handle, grace_s=0.0)
-    assert {result["status"] for result in await client.score_batch(items)} == {"timeout"}
+    assert {result["status"] for result in await scored(client, items)} == {"timeout"}
     for steps in range(6):  # from before the calls begin
-        task = asyncio.create_task(client.score_batch(ITEMS))
+        task = asyncio.create_task(scored(client, ITEMS))
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
@@ -168,8 +178,8 @@ async def test_items_of_a_batch_go_each_to_its_model() -> None:
     asked = [None, "rule", "rul", "gpt-4o-mini", "judge"]
     items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(asked)]
     results = await dispatcher().score_batch(items)
-    streamed = [result async for result in dispatcher().score_stream(items)]
-    streamed.sort(key=lambda result: int(result.pop("index")))
+    stream = [each async for part in dispatcher().score_stream(items) for each in part]
+    streamed = [result for _, result in sorted(stream, key=itemgetter(0))]
     for found in (results, streamed):
         models = ["judge", "rule", None, "judge", "judge"]
         assert [result["model"] for result in found] == models
@@ -195,10 +205,11 @@ def waiting() -> Iterator[Handle]:
     """Of two replicas, which answer an item unless it is to wait."""
 
     class Answered(Call):
-        def __await__(self) -> Any:
-            if self._items[0]["id"] == "wait":
-                yield from asyncio.Event().wait().__await__()
-            return (yield from super().__await__())
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            results = list(enumerate(await self))
+            yield [each for each in results if each[1]["id"] != "wait"]
+            if any(item["id"] == "wait" for item in self._items):
+                await asyncio.Event().wait()
 
     with replicas(2):
         yield Handle(right, right, call=Answered)
@@ -208,16 +219,33 @@ async def test_a_result_is_streamed_before_the_slowest_is_done(waiting: Handle) 
     fields: dict[str, Any] = {**GOOD, "timeout_s": 0.05}
     items = [{**fields, "id": name, "group": name} for name in ("wait", "a", "b", "wait", "c")]
     stream = Dispatcher({"judge": waiting}, grace_s=0.0).score_stream(items)
-    results = [result async for result in stream]
-    assert {result["index"] for result in results[:3]} == {1, 2, 4}
-    assert [result["status"] for result in results] == ["ok"] * 3 + ["timeout"] * 2
+    results = [each async for part in stream for each in part]
+    assert {index for index, _ in results[:3]} == {1, 2, 4}
+    assert [result["status"] for _, result in results] == ["ok"] * 3 + ["timeout"] * 2
     assert len(set(waiting.batches)) == 1  # they take turns with others as one batch
 
 
 async def test_a_reader_who_leaves_a_stream_cancels_its_calls(waiting: Handle) -> None:
     items = [{**GOOD, "id": name} for name in ("a", "wait", "wait")]
     stream = Dispatcher({"judge": waiting}).score_stream(items)
-    async with aclosing(stream) as results:
-        assert (await anext(results))["index"] == 0
+    async with aclosing(stream) as parts:
+        assert [index for index, _ in await anext(parts)] == [0]
     await asyncio.sleep(0)
-    assert [call.cancelled for call in waiting.calls] == [False, True, True]
+    assert [call.cancelled for call in waiting.calls] == [True]
+
+
+@pytest.mark.usefixtures("two_replicas")
+@pytest.mark.parametrize("end", [RayActorError(), None], ids=["lost", "ended early"])
+async def test_what_a_lost_replica_had_delivered_stays(end: Exception | None) -> None:
+    class Half(Call):
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            results = list(enumerate(await self))
+            yield results[::2]
+            if end is not None:
+                raise end
+
+    client = DeploymentClient(Handle(right, right, call=Half))
+    results = await scored(client, ITEMS)
+    assert Counter(result["status"] for result in results) == {"ok": 16, "error": 16}
+    assert [result["id"] for result in results] == [item["id"] for item in ITEMS]
+    assert set(client._placement._loads.values()) == {0}

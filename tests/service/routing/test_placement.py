@@ -80,11 +80,11 @@ def test_a_group_stays_where_it_was_placed_until_its_replica_goes_or_is_overload
 
     load, moved = place(second, 8), place(first, 8)
     assert (load.replica, moved.replica) == ("replica-0", "replica-1")  # a new group finds no room
-    placement.done(load)
+    placement.done(load, 8)
     again, beyond = place(first, 8), place(first, 8)
     assert (again.replica, beyond.replica) == ("replica-1", "replica-0")  # up to twice the bound
     for share in (moved, again, beyond):
-        placement.done(share)
+        placement.done(share, 8)
     elsewhere = ("replica-1", "replica-2")
     assert place(first, 1, elsewhere).replica == home(first, elsewhere)
 
@@ -97,14 +97,14 @@ def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
     assert max(sizes) <= 33 + 8
 
 
-def test_an_answered_share_frees_its_place() -> None:
+def test_answered_items_free_their_places() -> None:
     placement = Placement()
     for _ in range(20):
         shares = placement.shares(groups(16), ids(2))
         assert sorted(len(share.indices) for share in shares) == [64, 64]
         for share in shares:
-            placement.done(share)
-            placement.done(share)  # once more changes nothing
+            for items in (1, 63):  # a stream's
+                placement.done(share, items)
 
 
 def test_with_at_most_one_replica_serve_chooses() -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from reward_serve.client import Client, ServiceUnavailableError, retrying
 from reward_serve.client.retrying import WINDOW_S, Ticket, hand_out
 from reward_serve.client.transport import SERVICE_GRACE_S
+from reward_serve.routing.dispatch import Deliver
 from reward_serve.schema import ScoreResult, Status, failure
 from tests import virtual_time
 from tests.fake_transport import FakeTransport
@@ -151,6 +152,64 @@ async def test_what_is_final_is_delivered_while_the_rest_is_asked_again() -> Non
     await asyncio.gather(*map(call, bodies("abc")))
     assert delivered == [("a", "ok", 1), ("b", "ok", 2), ("c", "overloaded", 2)]
     assert transport.asked == [["a", "b", "c"], ["b", "c"]]
+
+
+class Streamed(Scripted):
+    """Delivers each result after as many seconds as its script says; None hangs."""
+
+    def __init__(self, *script: dict[str, tuple[float | None, ScoreResult]]) -> None:
+        super().__init__()
+        self._streams = list(script)
+
+    async def ascore_each(self, requests: Sequence[Any], deliver: Deliver) -> None:
+        self.asked.append([body["id"] for body in requests])
+        stream = self._streams.pop(0)
+
+        async def scored(index: int, id: str) -> None:
+            takes_s, result = stream[id]
+            await (asyncio.Event().wait() if takes_s is None else asyncio.sleep(takes_s))
+            deliver([(index, result.model_copy(update={"id": id}))])
+
+        try:
+            await asyncio.gather(*(scored(n, body["id"]) for n, body in enumerate(requests)))
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+RIGHT = ScoreResult(status=Status.OK, score=1.0)
+
+
+@in_virtual_time
+async def test_a_request_is_retried_while_others_of_its_batch_are_in_progress() -> None:
+    transport = Streamed(
+        {"a": (0.0, OVERLOADED), "b": (1.0, RIGHT), "c": (None, RIGHT), "d": (2.0, OVERLOADED)},
+        {"a": (0.1, RIGHT)},
+        {"d": (0.1, RIGHT)},
+    )
+    client, began, ends = Client(transport, on_failure="none", max_attempts=2), time.monotonic(), {}
+
+    async def call(body: dict[str, Any]) -> None:
+        result = await client.ascore(body)
+        ends[result.id] = (result.status.value, round(time.monotonic() - began, 1))
+
+    calls = [asyncio.ensure_future(call(body)) for body in bodies("abcd", timeout_s=5.0)]
+    await asyncio.sleep(3.0)
+    assert ends == {"a": ("ok", 0.1), "b": ("ok", 1.0), "d": ("ok", 2.1)}
+    assert transport.asked == [list("abcd"), ["a"], ["d"]]
+    await asyncio.gather(*calls)
+    assert ends["c"] == ("timeout", 5.0 + SERVICE_GRACE_S)
+
+
+@in_virtual_time
+async def test_a_stream_ends_when_those_who_wait_for_the_rest_have_left() -> None:
+    client = Client(transport := Streamed({"a": (None, RIGHT), "b": (1.0, RIGHT)}))
+    calls = [asyncio.ensure_future(client.ascore(body)) for body in bodies("ab")]
+    await settle()
+    calls[0].cancel()
+    await calls[1]
+    await settle()
+    assert transport.cancelled == 1
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,21 @@ def test_an_answer_outside_the_contract_is_unavailable_never_a_score(
     assert "s3cret" not in repr(caught.value)
 
 
+@pytest.mark.parametrize("last", ["", '{"index": 1, "id"'])
+def test_of_a_stream_that_breaks_off_what_came_is_kept_and_the_rest_is_asked_again(
+    service: FakeService, last: str
+) -> None:
+    line = '{"index": 0, "id": "a", "status": "ok", "score": 0.5}\n'
+    stream = Reply(f"{line}{last}".encode(), headers={"content-type": "application/x-ndjson"})
+    service.replies["/v1/score/batch"] = stream
+    service.before_reply = lambda call: service.replies.clear() if len(service.calls) > 1 else None
+    with HttpRewardClient(service.url) as client:
+        results = client.score_batch([{**RIGHT, "id": "a"}, {**RIGHT, "id": "b"}])
+    assert [(result.id, result.score) for result in results] == [("a", 0.5), ("b", 1.0)]
+    sent = [[request["id"] for request in call.body["requests"]] for call in service.calls]
+    assert sent == [["a", "b"], ["b"]]
+
+
 def test_a_service_that_is_not_there_or_never_answers_is_unavailable(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

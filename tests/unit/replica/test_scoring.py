@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -197,6 +198,28 @@ async def test_a_failure_is_its_items_own_in_a_batch() -> None:
     assert [result["status"] for result in results] == expected
     assert results[-1]["metadata"] == {"n": 1}
     assert {tuple(result) for result in results} == {KEYS}
+
+
+@in_virtual_time
+async def test_a_stream_has_what_is_final_together_and_a_reader_who_leaves_cancels_the_rest() -> (
+    None
+):
+    bench = Bench()
+    asked = asks("sleep 1", "18", "sleep 0.01", "sleep 1.001", "bug", "sleep 60")
+    stream = bench.scorer.score_stream(asked)
+    parts: list[Any] = []
+    began = asyncio.get_running_loop().time()
+    async with aclosing(stream) as lists:
+        while len(parts) < 2:
+            results = [(index, result["status"]) for index, result in await anext(lists)]
+            parts.append((sorted(results), round(asyncio.get_running_loop().time() - began, 2)))
+    assert parts == [([(1, "ok"), (2, "ok"), (4, "error")], 0.02), ([(0, "ok"), (3, "ok")], 1.0)]
+    await settle()
+    assert bench.model.cancelled == ["sleep 60"]
+    assert bench.admission.items == 0
+
+    (instant,) = [part async for part in bench.scorer.score_stream(asks(*["18"] * 8))]
+    assert [index for index, _ in sorted(instant)] == list(range(8))
 
 
 @pytest.mark.parametrize(("parts", "before"), [("one batch", 9), ("three batches", 24)])
