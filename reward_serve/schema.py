@@ -114,6 +114,8 @@ class Status(StrEnum):
 
 
 RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
+REFUSED: dict[str, Any] = {"refused": True}
+"""``details`` of an invalid result where all others will be: a wrong key, no such model."""
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 

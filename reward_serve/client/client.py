@@ -17,6 +17,7 @@ from reward_serve.client.outcomes import (
     OnFailure,
     ScoringError,
     check_on_failure,
+    is_comparison,
     settle,
 )
 from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
@@ -37,6 +38,7 @@ from reward_serve.keys import API_KEY_VARIABLE, read_key
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     MAX_TIMEOUT_S,
+    REFUSED,
     GroupRequest,
     GroupResult,
     ScoreResult,
@@ -80,9 +82,11 @@ class Client:
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
             ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
-            ``lexical`` uses the verifier and, if it abstains, the F1 of the words shared with the
-            reference, and a number is used as the score. The last three give results with source
-            ``fallback``.
+            ``lexical`` uses the verifier and, if it abstains and no reference is a number, the F1
+            of the words shared with the reference, and a number is used as the score. The last
+            three have source ``fallback``, and raise at what no retry changes, such as a wrong key.
+            ``rule`` and ``lexical`` are refused where the score is no comparison with a reference;
+            None is ``rule`` where a verdict has shown that it is, else ``none``.
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.
@@ -163,11 +167,7 @@ class Client:
         return result
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
-        """``score_group``, awaited; ``on_failure`` applies to each response without a score.
-
-        ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
-        those of a group.
-        """
+        """``score_group``, awaited; ``on_failure`` applies to each response without a score."""
         loop = asyncio.get_running_loop()
         with self._submitted([request], loop, is_group=True) as (ticket,):
             result: GroupResult = await ticket.answer
@@ -245,20 +245,32 @@ class Client:
         self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
     ) -> list[ScoreResult | ScoringError]:
         """Count results, and replace those without a score by ``on_failure``."""
-        outcomes = [r if r.status is Status.OK else self._failed(body, r) for body, r in asked]
+        outcomes = [self._outcome(body, result) for body, result in asked]
         self.counters.add(ok=sum(result.status is Status.OK for _, result in asked))
         return outcomes
 
-    def _failed(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
-        status = result.status.value
-        outcome = settle(body, result, self._on_failure)
+    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
+        status, on_failure = result.status.value, self._on_failure
+        if result.status is Status.OK:
+            by_rule = on_failure in ("rule", "lexical")
+            if not by_rule or (is_comparison(result) and not body.get("group_size")):
+                return result
+            reason = (
+                f"on_failure={on_failure}: compares with a reference, and the score of model "
+                f"{result.model!r} is on another scale; set none, raise or a number"
+            )
+            return ScoringError(failure(Status.INVALID, reason, details=REFUSED))
+        verdict = self._endpoint.of_model(body.get("model")).verdict
+        if on_failure is None and isinstance(verdict, ScoreResult) and is_comparison(verdict):
+            on_failure = "rule"
+        outcome = settle(body, result, on_failure)
         is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
         self.counters.add(failed=1, fallback=int(is_fallback), **{f"failed_{status}": 1})
         failed = self.counters.snapshot()["failed"]
         if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
             logger.warning(
                 "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
-                failed, self._on_failure, status, result.reason,
+                failed, on_failure or "none", status, result.reason,
             )  # fmt: skip
         return outcome
 

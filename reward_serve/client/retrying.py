@@ -29,6 +29,7 @@ from reward_serve.client.transport import (
 )
 from reward_serve.routing.dispatch import is_answer
 from reward_serve.schema import (
+    REFUSED,
     RETRIED,
     GroupResult,
     ScoreResult,
@@ -52,6 +53,7 @@ _PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes so
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _NOT_JSON = (TypeError, ValueError, RecursionError)
+_OF_A_REQUEST = frozenset([TOO_LARGE, MALFORMED])  # not of all that are sent
 
 Result = ScoreResult | GroupResult
 Outcome = Result | BaseException
@@ -107,9 +109,9 @@ class Ticket:
             return self.body
         return {**self.body, "timeout_s": max(self.ends - time.monotonic(), 0.001)}
 
-    def fail(self, status: Status, reason: str) -> None:
+    def fail(self, status: Status, reason: str, **details: Any) -> None:
         """Set the result to a failure."""
-        self.result = failure(status, reason, **echoes(self.body))
+        self.result = failure(status, reason, details=details or None, **echoes(self.body))
         if self.is_group:
             size = size_of_group(self.body)
             self.result = group_failure(self.result, size, **echoes(self.body))
@@ -252,6 +254,7 @@ class Endpoint:
         up: whether the circuit is closed, so that requests are sent.
         batches: those in progress, which end when the circuit opens.
         unanswered: the latest request without an answer, for probes.
+        verdict: a recent result with a score.
     """
 
     def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
@@ -260,6 +263,7 @@ class Endpoint:
         self.up = True
         self.batches: set[Batch] = set()
         self.unanswered: Ticket | None = None
+        self.verdict: Result | None = None
         self._of_models: dict[str, Endpoint] = {}
         self._asked = False
         self._good: Ticket | None = None  # a request that was answered
@@ -301,8 +305,8 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
-        pairs = zip(tickets, results, strict=True)
-        self._good = next((each for each, r in pairs if r.status is Status.OK), self._good)
+        known, pairs = (self._good, self.verdict), zip(tickets, results, strict=True)
+        self._good, self.verdict = next((p for p in pairs if p[1].status is Status.OK), known)
         return results
 
     async def _sent(self, bodies: Sequence[dict[str, Any]], is_group: bool) -> Sequence[Result]:
@@ -468,12 +472,14 @@ class Batch:
             raise
         except ServiceUnavailableError as error:
             half = len(tickets) // 2
-            if error.status_code in (TOO_LARGE, MALFORMED) and half:
+            if error.status_code in _OF_A_REQUEST and half:
                 self._close_due(time.monotonic())
                 parts = (tickets[:half], tickets[half:])
                 return any(await asyncio.gather(*map(self._is_answered, parts)))
             self._retry_after_s = error.retry_after_s or 0.0
-            self._fail(tickets, Status.ERROR if error.retryable else Status.INVALID, str(error))
+            status = Status.ERROR if error.retryable else Status.INVALID
+            of_all = not error.retryable and error.status_code not in _OF_A_REQUEST
+            self._fail(tickets, status, str(error), **(REFUSED if of_all else {}))
             if not error.retryable:
                 self._close(tickets)
             return error.answered or not error.retryable
@@ -489,10 +495,10 @@ class Batch:
         self._close(final)
         return any(map(is_answer, results))
 
-    def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
+    def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason
         for ticket in self._open.intersection(tickets):
-            ticket.fail(status, reason)
+            ticket.fail(status, reason, **details)
 
     def _close_due(self, then: float) -> None:
         """Make the results final of the requests whose deadlines are before ``then``."""

@@ -56,11 +56,11 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
         settings = function.get("reward_kwargs") or {}
         client_for({}, settings)
         is_judged("", settings)  # checks the patterns
-        on_failure = check_on_failure(settings.get("on_failure", "rule"))
+        on_failure = check_on_failure(settings.get("on_failure"))
         if not config.trainer.use_v1 and not isinstance(on_failure, float):
             raise ValueError(
-                f"trainer.use_v1=false with on_failure={on_failure}: that trainer stops at the "
-                "first undecided sample; set trainer.use_v1=true, or a reward for undecided "
+                f"trainer.use_v1=false with on_failure={on_failure or 'rule'}: that trainer stops "
+                "at the first undecided sample; set trainer.use_v1=true, or a reward for undecided "
                 "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
             )
         super().__init__(config, tokenizer, compute_score, **others)
