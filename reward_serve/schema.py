@@ -96,11 +96,15 @@ Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidat
 
 
 class Status(StrEnum):
-    """How a request ended. ``score`` is null exactly when this is not ``ok``."""
+    """How a request ended; ``score`` is null exactly when this is not ``ok``.
+
+    As HTTP codes of a single result: ``invalid`` 422, ``error`` 502, ``overloaded`` 503,
+    ``timeout`` 504; the others are 200.
+    """
 
     OK = "ok"
     INVALID = "invalid"
-    """The request is invalid; do not retry."""
+    """The request is invalid, or the function that scores it fails; do not retry."""
     UNPARSEABLE = "unparseable"
     """The judge's answer contains no verdict."""
     TRUNCATED = "truncated"

@@ -38,6 +38,12 @@ _FIELDS = {
     "replicas": "autoscaling",
 }
 """The field of a model that an option sets."""
+_PATHS = {
+    **dict.fromkeys(["api_key_file", "api_keys_file", "folder"], r"[^~]"),
+    **dict.fromkeys(["adapter", "model"], r"\.\.?/"),
+    "template": r"[^~].*\.ya?ml$",
+}
+"""What a field has if it is a path that ``~`` does not begin."""
 _FILE = ("applications", "http_options", "grpc_options", "logging_config", "proxy_location")
 _ARGS = ("models", "server")
 
@@ -76,7 +82,8 @@ def deployments_file(
         )
     else:
         path = Path(model)
-        content = checked(_read(path if path.is_file() else shipped_file(model))).content
+        own = _located(_read(path), path.absolute().parent) if path.is_file() else None
+        content = checked(own or _read(shipped_file(model))).content
     http = {"host": host, "port": port}
     content.setdefault("http_options", {}).update({k: v for k, v in http.items() if v is not None})
     for application in content["applications"]:
@@ -197,6 +204,17 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path}: has no applications; write them as in `reward-serve deployments show judge`"
         )
     return content
+
+
+def _located(value: Any, folder: Path, field: str = "") -> Any:
+    """The value of a field of the file in ``folder``, with relative paths made absolute."""
+    if isinstance(value, dict):
+        by_name = "template" if field == "rubrics" else ""
+        return {name: _located(each, folder, by_name or name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_located(each, folder) for each in value]
+    is_path = isinstance(value, str) and field in _PATHS and re.match(_PATHS[field], value)
+    return str(folder / value) if is_path else value
 
 
 def set_field(content: dict[str, Any], assignment: str) -> None:

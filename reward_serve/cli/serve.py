@@ -24,13 +24,20 @@ from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
+from reward_serve.config.models import (
+    ClassifierModel,
+    JudgeModel,
+    ModelConfig,
+    RemoteModel,
+    RuleModel,
+)
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
+from reward_serve.reward_models.rule import own_function
 from reward_serve.schema import Mode
 from reward_serve_answers import VERSION
 
@@ -208,7 +215,7 @@ def card_line(model: ModelConfig) -> str | None:
 
 
 def missing(models: list[ModelConfig]) -> list[str]:
-    """Missing checkpoint and adapter folders and API keys, each with the remedy.
+    """Missing checkpoint and adapter folders, API keys and functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
@@ -219,12 +226,14 @@ def missing(models: list[ModelConfig]) -> list[str]:
         try:
             if isinstance(model, RemoteModel):
                 remote_key(model.remote)
+            elif isinstance(model, RuleModel) and model.rule.function:
+                own_function(model.rule.function)
             elif isinstance(model, JudgeModel | ClassifierModel):
                 checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     check_checkpoint(checkpoint)
                 elif adapter is not None:
                     bundled_judge().adapter_digest(adapter)
-        except (BundledModelError, CheckpointError, RemoteKeyError) as error:
+        except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
     return faults

@@ -10,10 +10,12 @@ import logging
 import math
 import numbers
 import pkgutil
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Any
 
 from reward_serve.child_process import ChildProcess
@@ -197,8 +199,9 @@ def own_function(path: str) -> Verifier:
     """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
     None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
-    exception, or a return value that is not a finite number, is an error, not a score. The function
-    is called once for each reference, or once with "" if the request has none.
+    exception, or a return value that is not a finite number, is a bug, which a retry repeats: the
+    result is ``invalid``. The function is called once for each reference, or once with "" if the
+    request has none.
 
     Args:
         path: ``package.module:name``, imported at once.
@@ -207,6 +210,7 @@ def own_function(path: str) -> Verifier:
         ConfigError: the function cannot be imported, or has another signature.
     """
     function, failures = _imported(path), itertools.count(1)
+    file = getattr(inspect.getmodule(function), "__file__", None)
 
     def called(*arguments: Any) -> Any:
         try:
@@ -225,8 +229,11 @@ def own_function(path: str) -> Verifier:
             failed = next(failures)
             if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 logger.exception("rule.function %s failed, %d so far", path, failed)
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [str(frame.lineno) for frame in frames if frame.filename == file]
             reason = f"rule.function {path}: {type(error).__name__}: {error}"
-            raise VerifierError(reason) from error
+            where = f"; correct {Path(file).name}, line {lines[-1]}" if file and lines else ""
+            raise VerifierError(reason + where) from error
         if value is None:
             return Grade(ABSTAINED, "function_abstains")
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
@@ -313,7 +320,8 @@ class RuleRewardModel(RewardModel):
         except UnusableReferenceError as error:
             raise InvalidRequestError(f"reference: {error}") from None
         except VerifierError as error:
-            return failure(Status.ERROR, str(error), fingerprint=fingerprint)
+            status = Status.INVALID if self._name == "function" else Status.ERROR
+            return failure(status, str(error), fingerprint=fingerprint)
         result = best([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)
