@@ -370,7 +370,7 @@ class ScoreResult(ResultModel):
         "and engine version: at temperature 0, the same fingerprint and input give the same label.",
     )
     details: dict[str, JsonValue] | None = Field(
-        None, description="What was cut from the input, which rule decided."
+        None, description="What was cut from the input or not shown, which rule decided."
     )
     usage: Usage = Field(default_factory=Usage)
     latency_ms: float = Field(0.0, description="Time in the replica, queueing included.")

@@ -24,13 +24,7 @@ from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import (
-    ClassifierModel,
-    JudgeModel,
-    ModelConfig,
-    RemoteModel,
-    RuleModel,
-)
+from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
@@ -226,7 +220,7 @@ def missing(models: list[ModelConfig]) -> list[str]:
         try:
             if isinstance(model, RemoteModel):
                 remote_key(model.remote)
-            elif isinstance(model, RuleModel) and model.rule.function:
+            elif model.kind == "rule" and model.rule.function:
                 own_function(model.rule.function)
             elif isinstance(model, JudgeModel | ClassifierModel):
                 checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
