@@ -96,11 +96,7 @@ Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidat
 
 
 class Status(StrEnum):
-    """How a request ended; ``score`` is null exactly when this is not ``ok``.
-
-    As HTTP codes of a single result: ``invalid`` 422, ``error`` 502, ``overloaded`` 503,
-    ``timeout`` 504; the others are 200.
-    """
+    """How a request ended. ``score`` is null exactly when this is not ``ok``."""
 
     OK = "ok"
     INVALID = "invalid"

@@ -38,12 +38,9 @@ _FIELDS = {
     "replicas": "autoscaling",
 }
 """The field of a model that an option sets."""
-_PATHS = {
-    **dict.fromkeys(["api_key_file", "api_keys_file", "folder"], r"[^~]"),
-    **dict.fromkeys(["adapter", "model"], r"\.\.?/"),
-    "template": r"[^~].*\.ya?ml$",
-}
-"""What a field has if it is a path that ``~`` does not begin."""
+_PATH = re.compile(
+    r"(api_keys?_file|folder): [^~].*|(adapter|model): \.\.?/.*|template: [^~].*\.ya?ml"
+)
 _FILE = ("applications", "http_options", "grpc_options", "logging_config", "proxy_location")
 _ARGS = ("models", "server")
 
@@ -213,8 +210,7 @@ def _located(value: Any, folder: Path, field: str = "") -> Any:
         return {name: _located(each, folder, by_name or name) for name, each in value.items()}
     if isinstance(value, list):
         return [_located(each, folder) for each in value]
-    is_path = isinstance(value, str) and field in _PATHS and re.match(_PATHS[field], value)
-    return str(folder / value) if is_path else value
+    return str(folder / value) if _PATH.fullmatch(f"{field}: {value}") else value
 
 
 def set_field(content: dict[str, Any], assignment: str) -> None:

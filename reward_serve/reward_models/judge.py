@@ -90,7 +90,6 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
 MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
 _AUDITS = 4
-_ASKS = frozenset(["conversation", "question"])  # fields that show a question
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "min_probability"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 _Both = tuple[Grade | None, ScoreResult]
@@ -695,7 +694,7 @@ class Judge(RewardModel):
         references = comparison.request.references if shown else [""]
         results = await gathered(map(comparison.verdict, references))
         result = best(results, highest=template.highest)
-        if comparison.request.question and _ASKS.isdisjoint(template.fields):
+        if comparison.request.question and {"conversation", "question"}.isdisjoint(template.fields):
             result.details = {**(result.details or {}), "not_shown": "question"}
             if template.name not in self._blind:
                 self._blind.add(template.name)

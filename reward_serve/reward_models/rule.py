@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version as installed_version
-from pathlib import Path
 from typing import Any
 
 from reward_serve.child_process import ChildProcess
@@ -229,11 +228,10 @@ def own_function(path: str) -> Verifier:
             failed = next(failures)
             if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 logger.exception("rule.function %s failed, %d so far", path, failed)
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [str(frame.lineno) for frame in frames if frame.filename == file]
-            reason = f"rule.function {path}: {type(error).__name__}: {error}"
-            where = f"; correct {Path(file).name}, line {lines[-1]}" if file and lines else ""
-            raise VerifierError(reason + where) from error
+            frames = reversed(traceback.extract_tb(error.__traceback__))
+            at = next((f" (line {f.lineno})" for f in frames if f.filename == file), "")
+            reason = f"rule.function {path}: {type(error).__name__}: {error}{at}"
+            raise VerifierError(reason) from error
         if value is None:
             return Grade(ABSTAINED, "function_abstains")
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
