@@ -85,8 +85,8 @@ class Client:
             ``lexical`` uses the verifier and, if it abstains and no reference is a number, the F1
             of the words shared with the reference, and a number is used as the score. The last
             three have source ``fallback``, and raise at what no retry changes, such as a wrong key.
-            ``rule`` and ``lexical`` are refused where the score is no comparison with a reference;
-            None is ``rule`` where a verdict has shown that it is, else ``none``.
+            Where the score is no comparison with a reference, ``rule`` and ``lexical`` are refused;
+            None is ``rule`` once a verdict was one, else ``none``.
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.

@@ -287,10 +287,9 @@ class Models(BaseModel, extra="allow"):
 
 _PROBLEM = {
     "model": Problem,
-    "description": "401 unknown API key; 404 unknown model; 413 body or batch too large; 422 a "
-    "field is invalid; 429 the key's limit of items in flight; 500 internal error, of which the "
-    "log has the request_id; 502 the reward model failed; 503 overloaded, or not ready "
-    "(Retry-After: seconds); 504 the deadline timeout_s passed",
+    "description": "401 unknown key; 404 unknown model; 413 body or batch too large; 422 a field "
+    "is invalid; 429 the key's limit; 500 internal error, logged by request_id; 502 the reward "
+    "model failed; 503 overloaded, or not ready (Retry-After: seconds); 504 timeout_s passed",
 }
 _LINES = {
     "schema": {

@@ -32,10 +32,9 @@ _CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     """An environment rewarded by a ``reward_serve`` service: of one turn, or with tools of several.
 
-    A failed judge is not a wrong answer: by default the rule verifier stands for a judge that
-    compares with a reference (``on_failure``). If the sample is still undecided, its metric
-    ``judge_undecided`` is 1 and ``DecidedOnly`` leaves it out of training. SkyRL requires a reward,
-    so it is 0.0.
+    A failed judge is not a wrong answer: by default (``on_failure``) the rule verifier stands for a
+    comparison's. If the sample is still undecided, its metric ``judge_undecided`` is 1 and
+    ``DecidedOnly`` leaves it out of training. SkyRL requires a reward, so it is 0.0.
 
     With tools, a turn without a call is the last, and so is one without a verdict. An episode that
     SkyRL cuts off before it is scored, or within a call, is undecided.

@@ -33,8 +33,7 @@ async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     trajectory of several samples, slime passes a list of samples, and the result is a list too.
 
     Raises:
-        ScoringError: the service refuses all samples, for a key, say.
-        RefusedRowError: it refuses the run's first samples, for example without labels.
+        RefusedRowError: the service refuses all samples, as for a wrong key or without labels.
         ValueError: a setting makes ``loss_mask`` mark other text too.
     """
     if isinstance(sample, list):

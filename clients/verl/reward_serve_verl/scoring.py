@@ -234,7 +234,7 @@ async def compute_score(
     Raises:
         ValueError: a setting is unknown or invalid.
         ScoringError: the sample is undecided; verl's V1 trainer then leaves it out.
-        RefusedRowError: the service refuses all samples, which ends a run by ``training.py``.
+        RefusedRowError: the service refuses all samples.
     """
     info = extra_info or {}
     critique = {"critique": ""} if settings.get("critique") else {}

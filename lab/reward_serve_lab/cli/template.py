@@ -44,7 +44,7 @@ def check_rubrics(
 ) -> None:
     """Check rubric files and print one finding per line; exit 1 on errors.
 
-    A model that only this machine lacks is a warning; the bundled judge's tokenizer stands for it.
+    A model that only this machine lacks is a warning.
     """
     print_findings(files, model, check_rubric, is_required=False)
 
