@@ -255,13 +255,10 @@ class Client:
             by_rule = on_failure in ("rule", "lexical")
             if not by_rule or (is_comparison(result) and not body.get("group_size")):
                 return result
-            reason = (
-                f"on_failure={on_failure}: compares with a reference, and the score of model "
-                f"{result.model!r} is on another scale; set none, raise or a number"
-            )
+            reason = f"on_failure={on_failure}: {result.model!r} scores on another scale; set none"
             return ScoringError(failure(Status.INVALID, reason, details=REFUSED))
-        verdict = self._endpoint.of_model(body.get("model")).verdict
-        if on_failure is None and isinstance(verdict, ScoreResult) and is_comparison(verdict):
+        good = self._endpoint.of_model(body.get("model")).good
+        if on_failure is None and good and not good.is_group and is_comparison(good.result):
             on_failure = "rule"
         outcome = settle(body, result, on_failure)
         is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"

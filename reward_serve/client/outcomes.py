@@ -49,13 +49,10 @@ def check_on_failure(on_failure: object) -> OnFailure:
 def settle(
     request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure
 ) -> ScoreResult | ScoringError:
-    """What a caller gets for a result without a score, by ``on_failure``; None is ``none``.
-
-    Refusals of all requests have no fallback, which would be the reward of the whole run.
-    """
+    """What a caller gets for a result without a score, by ``on_failure``; None is ``none``."""
     if on_failure is None or on_failure == "none":
         return result
-    if on_failure == "raise" or is_refusal(result):
+    if on_failure == "raise" or is_refusal(result):  # whose fallback would be the whole run's
         return ScoringError(result)
     by_rule = on_failure in ("rule", "lexical")
     # A place in a group is on another scale.

@@ -254,7 +254,7 @@ class Endpoint:
         up: whether the circuit is closed, so that requests are sent.
         batches: those in progress, which end when the circuit opens.
         unanswered: the latest request without an answer, for probes.
-        verdict: a recent result with a score.
+        good: a recent request that was answered with a score.
     """
 
     def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
@@ -263,10 +263,9 @@ class Endpoint:
         self.up = True
         self.batches: set[Batch] = set()
         self.unanswered: Ticket | None = None
-        self.verdict: Result | None = None
+        self.good: Ticket | None = None
         self._of_models: dict[str, Endpoint] = {}
         self._asked = False
-        self._good: Ticket | None = None  # a request that was answered
         self._answered_at = float("-inf")
         self._lost_at = 0.0
         self._reason = ""
@@ -305,8 +304,8 @@ class Endpoint:
             raise ServiceUnavailableError(unexpected) from error
         if any(map(is_answer, results)):
             self._answered_at = time.monotonic()
-        known, pairs = (self._good, self.verdict), zip(tickets, results, strict=True)
-        self._good, self.verdict = next((p for p in pairs if p[1].status is Status.OK), known)
+        pairs = zip(tickets, results, strict=True)
+        self.good = next((each for each, r in pairs if r.status is Status.OK), self.good)
         return results
 
     async def _sent(self, bodies: Sequence[dict[str, Any]], is_group: bool) -> Sequence[Result]:
@@ -347,7 +346,7 @@ class Endpoint:
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        ticket = self._good or self.unanswered
+        ticket = self.good or self.unanswered
         assert ticket is not None
         request = {**ticket.body, "timeout_s": timeout_s}
         if not ticket.is_group:  # alone, a member of a cohort would wait for the others

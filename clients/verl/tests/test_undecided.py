@@ -33,6 +33,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.config import ActorConfig
 
 from clients.verl.tests.reward_loop import configured
+from reward_serve.client.rows import RefusedRowError
 from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
@@ -263,6 +264,28 @@ def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
         buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
     said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key; set"
     assert said in caplog.text
+
+
+@pytest.mark.parametrize("mistake", [{"model": "jugde"}, {"api_key": "wrong"}])
+def test_a_typo_ends_a_run_before_the_next_samples_are_generated(
+    mistake: dict[str, str], tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated: list[Any] = []
+    verls = training.AgentLoopManagerTQ
+    monkeypatch.setattr(verls, "generate_sequences", lambda _, prompts: generated.append(prompts))
+    manager = object.__new__(training.LoopManager)
+    with FakeService() as service:
+        manager.config = configured(service.url, tokenizer)
+        manager.generate_sequences(TensorDict({}, batch_size=0))
+        if "api_key" in mistake:
+            service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        manager.config = configured(service.url, tokenizer, **mistake)
+        said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key"
+        with pytest.raises(RefusedRowError, match=f"no sample can have a verdict: .*{said}"):
+            manager.generate_sequences(TensorDict({}, batch_size=0))
+    manager.config = configured(dead_url(), tokenizer)  # an outage may pass
+    manager.generate_sequences(TensorDict({}, batch_size=0))
+    assert len(generated) == 2
 
 
 def test_asynchronous_training_replaces_the_group(rollout: Any) -> None:

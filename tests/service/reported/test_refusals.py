@@ -105,7 +105,9 @@ def test_a_rule_does_not_stand_for_a_reward_on_another_scale(
     asked = {"response": RIGHT, "reference": "18"}
     verdict = {"status": "ok", "score": 0.5, "model": "style", **OTHERS[kind]}
     service.replies["/v1/score/batch"] = Reply({"results": [verdict]})
-    with pytest.raises(ScoringError, match=r"on_failure=rule: .*'style' is on another scale; set"):
+    with pytest.raises(
+        ScoringError, match=r"on_failure=rule: 'style' scores on another scale; set none"
+    ):
         connect(url=service.url, on_failure="rule").score(asked)
     default = connect(url=service.url, on_failure=None, max_attempts=1)
     assert default.score(asked).score == 0.5
