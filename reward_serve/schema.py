@@ -100,7 +100,7 @@ class Status(StrEnum):
 
     OK = "ok"
     INVALID = "invalid"
-    """The request is invalid; do not retry."""
+    """The request is invalid, or the function that scores it fails; do not retry."""
     UNPARSEABLE = "unparseable"
     """The judge's answer contains no verdict."""
     TRUNCATED = "truncated"
@@ -114,6 +114,8 @@ class Status(StrEnum):
 
 
 RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
+REFUSED: dict[str, Any] = {"refused": True}
+"""``details`` of an invalid result where all others will be: a wrong key, no such model."""
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
@@ -364,7 +366,7 @@ class ScoreResult(ResultModel):
         "and engine version: at temperature 0, the same fingerprint and input give the same label.",
     )
     details: dict[str, JsonValue] | None = Field(
-        None, description="What was cut from the input, which rule decided."
+        None, description="What was cut from the input or not shown, which rule decided."
     )
     usage: Usage = Field(default_factory=Usage)
     latency_ms: float = Field(0.0, description="Time in the replica, queueing included.")

@@ -21,7 +21,14 @@ from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import GroupRequest, GroupResult, ScoreResult, Status, failure
+from reward_serve.schema import (
+    REFUSED,
+    GroupRequest,
+    GroupResult,
+    ScoreResult,
+    Status,
+    failure,
+)
 from reward_serve.version import __version__
 
 T = TypeVar("T")
@@ -96,7 +103,11 @@ class FakeService:
             result = self._scored(self._scorer.score(call.body))
             return Reply(result, http_status(Status(result["status"])))
         if call.path == "/v1/score/batch":
-            results = self._scored(self._scorer.score_batch(call.body["requests"]))
+            asked = call.body["requests"]
+            results = self._scored(self._scorer.score_batch(asked))
+            for one, result in zip(asked, results, strict=True):
+                if one.get("model") not in (None, "rule"):  # as the dispatcher refuses it
+                    result["details"] = REFUSED
             return Reply({"results": results})
         if call.path == "/v1/score/group":
             group = self._scored(self._scorer.score_group(call.body))

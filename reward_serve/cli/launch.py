@@ -36,7 +36,6 @@ START_SETTINGS = {
 }
 
 _POLL_S = 0.5
-_LOGS = "/tmp/ray/session_latest/logs/serve"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
@@ -144,10 +143,10 @@ def deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterat
     import ray
     from ray import serve
 
-    deployed, had_serve = set[str](), True
+    deployed, had_serve, logs = set[str](), True, ""
     try:
         with out.status("starting Ray" if address is None else "connecting"):
-            _connect(address)
+            logs = f"\nlogs: {_connect(address)}/logs/serve"
         before = serve.status()
         if taken := sorted(before.applications.keys() & set(file.names)):
             raise LaunchError(
@@ -163,7 +162,7 @@ def deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterat
                 _deploy_beside(file)
         yield
     except LaunchError as error:
-        raise LaunchError(f"{error}\nlogs: {_LOGS}") from None
+        raise LaunchError(f"{error}{logs}") from None
     finally:
         with out.status("shutting down"):
             if address is not None and deployed:  # a cluster of its own ends as a whole
@@ -176,20 +175,21 @@ def deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterat
             ray.shutdown()
 
 
-def _connect(address: str | None) -> None:
-    """Connect to the cluster at ``address``, or start one."""
+def _connect(address: str | None) -> str:
+    """Connect to the cluster at ``address``, or start one; returns its folder on this machine."""
     import ray
 
     own = {"include_dashboard": False} if address is None else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        ray.init(address=address or "local", namespace="serve", **quiet, **own)
+        about = ray.init(address=address or "local", namespace="serve", **quiet, **own)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise KeyboardInterrupt from None
     except Exception as error:  # Ray's own type, if one of its processes starts too slowly
         failed = f"--address {address}" if address else "Ray did not start; try again"
         raise LaunchError(f"{failed}: {error}") from None
     interrupt_on_signals()  # Ray has its own handlers
+    return str(about.address_info["session_dir"])
 
 
 def _check_port(host: str, port: int) -> None:

@@ -38,6 +38,9 @@ _FIELDS = {
     "replicas": "autoscaling",
 }
 """The field of a model that an option sets."""
+_PATH = re.compile(
+    r"(api_keys?_file|folder): [^~].*|(adapter|model): \.\.?/.*|template: [^~].*\.ya?ml"
+)
 _FILE = ("applications", "http_options", "grpc_options", "logging_config", "proxy_location")
 _ARGS = ("models", "server")
 
@@ -76,7 +79,8 @@ def deployments_file(
         )
     else:
         path = Path(model)
-        content = checked(_read(path if path.is_file() else shipped_file(model))).content
+        own = _located(_read(path), path.absolute().parent) if path.is_file() else None
+        content = checked(own or _read(shipped_file(model))).content
     http = {"host": host, "port": port}
     content.setdefault("http_options", {}).update({k: v for k, v in http.items() if v is not None})
     for application in content["applications"]:
@@ -197,6 +201,16 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path}: has no applications; write them as in `reward-serve deployments show judge`"
         )
     return content
+
+
+def _located(value: Any, folder: Path, field: str = "") -> Any:
+    """The value of a field of the file in ``folder``, with relative paths made absolute."""
+    if isinstance(value, dict):
+        by_name = "template" if field == "rubrics" else ""
+        return {name: _located(each, folder, by_name or name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_located(each, folder) for each in value]
+    return str(folder / value) if _PATH.fullmatch(f"{field}: {value}") else value
 
 
 def set_field(content: dict[str, Any], assignment: str) -> None:

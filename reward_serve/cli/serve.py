@@ -31,6 +31,7 @@ from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, i
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
+from reward_serve.reward_models.rule import own_function
 from reward_serve.schema import Mode
 from reward_serve_answers import VERSION
 
@@ -208,7 +209,7 @@ def card_line(model: ModelConfig) -> str | None:
 
 
 def missing(models: list[ModelConfig]) -> list[str]:
-    """Missing checkpoint and adapter folders and API keys, each with the remedy.
+    """Missing checkpoint and adapter folders, API keys and functions, each with the remedy.
 
     Models with a ``runtime_env`` are skipped, because it may provide them.
     """
@@ -219,12 +220,14 @@ def missing(models: list[ModelConfig]) -> list[str]:
         try:
             if isinstance(model, RemoteModel):
                 remote_key(model.remote)
+            elif model.kind == "rule" and model.rule.function:
+                own_function(model.rule.function)
             elif isinstance(model, JudgeModel | ClassifierModel):
                 checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     check_checkpoint(checkpoint)
                 elif adapter is not None:
                     bundled_judge().adapter_digest(adapter)
-        except (BundledModelError, CheckpointError, RemoteKeyError) as error:
+        except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
     return faults

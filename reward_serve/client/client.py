@@ -19,6 +19,7 @@ from reward_serve.client.outcomes import (
     ScoringError,
     check_on_failure,
     error_of,
+    is_comparison,
     settle,
 )
 from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
@@ -39,6 +40,7 @@ from reward_serve.keys import API_KEY_VARIABLE, read_key
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     MAX_TIMEOUT_S,
+    REFUSED,
     GroupRequest,
     GroupResult,
     ScoreResult,
@@ -82,9 +84,11 @@ class Client:
         timeout_s: default deadline of a request, over all attempts, in seconds.
         on_failure: how to handle a request without a score: ``raise`` raises ``ScoringError``,
             ``none`` returns the typed failure, ``rule`` uses the rule verifier in this process,
-            ``lexical`` uses the verifier and, if it abstains, the F1 of the words shared with the
-            reference, and a number is used as the score. The last three give results with source
-            ``fallback``.
+            ``lexical`` uses the verifier and, if it abstains and no reference is a number, the F1
+            of the words shared with the reference, and a number is used as the score. The last
+            three have source ``fallback``, and raise at what no retry changes, such as a wrong key.
+            Where the score is no comparison with a reference, ``rule`` and ``lexical`` are refused;
+            None is ``rule`` once a verdict was one, else ``none``.
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.
@@ -168,11 +172,7 @@ class Client:
         return result
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
-        """``score_group``, awaited; ``on_failure`` applies to each response without a score.
-
-        ``rule`` and ``lexical`` return the typed failure: their scores are not comparable with
-        those of a group.
-        """
+        """``score_group``, awaited; ``on_failure`` applies to each response without a score."""
         loop = asyncio.get_running_loop()
         with self._submitted([request], loop, is_group=True) as (ticket,):
             result: GroupResult = await ticket.answer
@@ -249,20 +249,29 @@ class Client:
         self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
     ) -> list[ScoreResult | ScoringError]:
         """Count results, and replace those without a score by ``on_failure``."""
-        outcomes = [r if r.status is Status.OK else self._failed(body, r) for body, r in asked]
+        outcomes = [self._outcome(body, result) for body, result in asked]
         self.counters.add(ok=sum(result.status is Status.OK for _, result in asked))
         return outcomes
 
-    def _failed(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
-        status = result.status.value
-        outcome = settle(body, result, self._on_failure)
+    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
+        status, on_failure = result.status.value, self._on_failure
+        if result.status is Status.OK:
+            by_rule = on_failure in ("rule", "lexical")
+            if not by_rule or (is_comparison(result) and not body.get("group_size")):
+                return result
+            reason = f"on_failure={on_failure}: {result.model!r} scores on another scale; set none"
+            return ScoringError(failure(Status.INVALID, reason, details=REFUSED))
+        good = self._endpoint.of_model(body.get("model")).good
+        if on_failure is None and good and not good.is_group and is_comparison(good.result):
+            on_failure = "rule"
+        outcome = settle(body, result, on_failure)
         is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
         self.counters.add(failed=1, fallback=int(is_fallback), **{f"failed_{status}": 1})
         failed = self.counters.snapshot()["failed"]
         if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
             logger.warning(
                 "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
-                failed, self._on_failure, status, result.reason,
+                failed, on_failure or "none", status, result.reason,
             )  # fmt: skip
         return outcome
 

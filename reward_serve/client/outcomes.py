@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
-OnFailure = Literal["raise", "none", "rule", "lexical"] | float
+OnFailure = Literal["raise", "none", "rule", "lexical"] | float | None
 
 FAILURES = tuple(status.value for status in Status if status is not Status.OK)
 
@@ -45,7 +45,7 @@ def check_on_failure(on_failure: object) -> OnFailure:
     Raises:
         ValueError: it is not a valid choice.
     """
-    if on_failure in ("raise", "none", "rule", "lexical"):
+    if on_failure in (None, "raise", "none", "rule", "lexical"):
         return on_failure
     try:
         value = float(on_failure)  # type: ignore[arg-type]
@@ -61,13 +61,14 @@ def check_on_failure(on_failure: object) -> OnFailure:
 def settle(
     request: Mapping[str, Any], result: ScoreResult, on_failure: OnFailure
 ) -> ScoreResult | ScoringError:
-    """What a caller gets for a result without a score, by ``on_failure``."""
-    if on_failure == "none":
+    """What a caller gets for a result without a score, by ``on_failure``; None is ``none``."""
+    if on_failure is None or on_failure == "none":
         return result
-    if on_failure == "raise":
+    if on_failure == "raise" or is_refusal(result):  # whose fallback would be the whole run's
         return ScoringError(result)
     by_rule = on_failure in ("rule", "lexical")
-    if by_rule and request.get("group_size"):  # a place in a group is on another scale
+    # A place in a group is on another scale.
+    if by_rule and (request.get("group_size") or result.status is Status.INVALID):
         return result
     score = _by_rule(request, on_failure == "lexical") if by_rule else float(on_failure)
     if score is None:
@@ -106,6 +107,18 @@ def _token_f1(response: str, reference: str) -> float:
     said, gold = (Counter(re.findall(r"\w+", text.lower())) for text in (response, reference))
     common = (said & gold).total()
     return 2 * common / (said.total() + gold.total()) if common else 0.0
+
+
+def is_refusal(result: ScoreResult) -> bool:
+    """Whether the service refuses all requests, as for a wrong key or a misspelt model."""
+    return bool((result.details or {}).get("refused"))
+
+
+def is_comparison(result: ScoreResult) -> bool:
+    """Whether a verdict compares with a reference: not of criteria, a classifier or a function."""
+    by_function = (result.details or {}).get("rule") == "function"
+    has_criteria = any(not name.startswith("turn_") for name in result.components or ())
+    return not (by_function or has_criteria or result.source in ("classifier", "composite"))
 
 
 def failed_status(result: ScoreResult) -> str | None:

@@ -29,6 +29,7 @@ from reward_serve.client.transport import (
 )
 from reward_serve.routing.dispatch import is_answer
 from reward_serve.schema import (
+    REFUSED,
     RETRIED,
     GroupResult,
     ScoreResult,
@@ -52,6 +53,7 @@ _PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes so
 _SUSPICION_S = 2.0
 """How long a first probe may take before the circuit opens."""
 _NOT_JSON = (TypeError, ValueError, RecursionError)
+_OF_A_REQUEST = frozenset([TOO_LARGE, MALFORMED])  # not of all that are sent
 
 Result = ScoreResult | GroupResult
 Outcome = Result | BaseException
@@ -107,9 +109,9 @@ class Ticket:
             return self.body
         return {**self.body, "timeout_s": max(self.ends - time.monotonic(), 0.001)}
 
-    def fail(self, status: Status, reason: str) -> None:
+    def fail(self, status: Status, reason: str, **details: Any) -> None:
         """Set the result to a failure."""
-        self.result = failure(status, reason, **echoes(self.body))
+        self.result = failure(status, reason, details=details or None, **echoes(self.body))
         if self.is_group:
             size = size_of_group(self.body)
             self.result = group_failure(self.result, size, **echoes(self.body))
@@ -255,6 +257,7 @@ class Endpoint:
         up: whether the circuit is closed, so that requests are sent.
         batches: those in progress, which end when the circuit opens.
         unanswered: the latest request without an answer, for probes.
+        good: a recent request that was answered with a score.
     """
 
     def __init__(self, transport: ServiceTransport, model: str | None = None) -> None:
@@ -263,9 +266,9 @@ class Endpoint:
         self.up = True
         self.batches: set[Batch] = set()
         self.unanswered: Ticket | None = None
+        self.good: Ticket | None = None
         self._of_models: dict[str, Endpoint] = {}
         self._asked = False
-        self._good: Ticket | None = None  # a request that was answered
         self._answered_at = float("-inf")
         self._lost_at = 0.0
         self._reason = ""
@@ -298,7 +301,7 @@ class Endpoint:
             answers = [(tickets[index], result) for index, result in results]
             if any(is_answer(result) for _, result in answers):
                 self._answered_at = time.monotonic()
-            self._good = next((t for t, r in answers if r.status is Status.OK), self._good)
+            self.good = next((t for t, r in answers if r.status is Status.OK), self.good)
             receive(answers)
 
         try:
@@ -347,7 +350,7 @@ class Endpoint:
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        ticket = self._good or self.unanswered
+        ticket = self.good or self.unanswered
         assert ticket is not None
         request = {**ticket.body, "timeout_s": timeout_s}
         if not ticket.is_group:  # alone, a member of a cohort would wait for the others
@@ -492,12 +495,14 @@ class Batch:
             raise
         except ServiceUnavailableError as error:
             half = len(asked) // 2
-            if error.status_code in (TOO_LARGE, MALFORMED) and half:
+            if error.status_code in _OF_A_REQUEST and half:
                 self._close_due(asked, time.monotonic())
                 parts = asked[:half], asked[half:]
                 await asyncio.gather(*(self._ask(part, attempt) for part in parts))
                 return
-            self._fail(left, Status.ERROR if error.retryable else Status.INVALID, str(error))
+            status = Status.ERROR if error.retryable else Status.INVALID
+            of_all = not error.retryable and error.status_code not in _OF_A_REQUEST
+            self._fail(left, status, str(error), **(REFUSED if of_all else {}))
             unanswered = [ticket for ticket in asked if ticket in left]
             if error.retryable:
                 self._retry(unanswered, attempt, error.retry_after_s or 0.0)
@@ -525,10 +530,10 @@ class Batch:
             self._count(retried=retried)
             await self._ask(tickets, attempt)
 
-    def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str) -> None:
+    def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason
         for ticket in self._open.intersection(tickets):
-            ticket.fail(status, reason)
+            ticket.fail(status, reason, **details)
 
     def _close_due(self, tickets: Iterable[Ticket], then: float) -> None:
         """Make the results final of the requests whose deadlines are before ``then``."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reward_serve.client.client import Client
-from reward_serve.client.outcomes import failed_status
+from reward_serve.client.outcomes import failed_status, is_refusal
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreResult, Status
 
@@ -15,6 +15,8 @@ PROBED_ROWS = 8
 """Number of a data set's first rows to check before training."""
 PROBE_RESPONSE = "I do not know."
 """A response that every verifier and judge calls wrong."""
+REFUSED_SAMPLES = 64
+"""How many refused samples before a first verdict, more than a row has, end a run."""
 
 
 class RefusedRowError(ValueError):
@@ -120,23 +122,25 @@ def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResul
     for row, (client, request) in enumerate(probes):
         result = client.score(request)
         if failed_status(result) == Status.INVALID:
-            raise RefusedRowError(
-                f"row {row} of the training data cannot have a verdict: {result.reason}"
-            )
+            row_cannot = f"row {row} of the training data cannot"
+            what = "no row can" if is_refusal(result) else row_cannot
+            raise RefusedRowError(f"{what} have a verdict: {result.reason}")
         failed = failed or (None if result.status is Status.OK else result)
     return failed
 
 
 def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
-    """Stop a run whose first rows are refused; for trainers that cannot check rows beforehand.
+    """Stop a run that the service refuses as a whole; one odd row does not stop it.
 
     Raises:
-        RefusedRowError: the service refuses one of these rows, and this process's client has had
-            no verdict yet.
+        RefusedRowError: a result refuses all requests; or before the client's first verdict, all of
+            several results are refused, or ``REFUSED_SAMPLES`` were.
     """
     refused = [result for result in results if failed_status(result) == Status.INVALID]
-    if refused and not client.counters.snapshot()["ok"]:
+    counts = client.counters.snapshot()
+    is_many = len(refused) == len(results) > 1 or counts["failed_invalid"] >= REFUSED_SAMPLES
+    if any(map(is_refusal, refused)) or (refused and is_many and not counts["ok"]):
         raise RefusedRowError(
-            f"{len(refused)} of the run's first {len(results)} samples cannot have a verdict: "
-            f"{refused[0].reason}"
+            f"{len(refused)} of {len(results)} samples cannot have a verdict, and no retry changes "
+            f"it: {refused[0].reason}"
         )

@@ -99,7 +99,7 @@ class RemoteConfig(Section):
 
     model: str = Field(min_length=1, description="the endpoint's model name, such as gpt-5-mini")
     base_url: str | None = Field(
-        None, min_length=1, description="such as http://127.0.0.1:8001/v1; default: OpenAI's"
+        None, pattern="^https?://.", description="such as http://HOST:8001/v1; default: OpenAI's"
     )
     api_key_env: str | None = Field(
         "OPENAI_API_KEY", min_length=1, description="environment variable; null: no key"

@@ -41,7 +41,7 @@ logger = logging.getLogger("ray.serve")
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
-_CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
+_CODES = {Status.INVALID: 422, Status.ERROR: 502, Status.OVERLOADED: 503, Status.TIMEOUT: 504}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
     VERSION_HEADER: __version__,
@@ -51,7 +51,7 @@ _HEADERS = {
 
 
 def http_status(status: Status) -> int:
-    """The HTTP status code of a single result; a judge's failure is still 200."""
+    """The HTTP status code of a single result; one without a verdict of the judge is still 200."""
     return _CODES.get(status, 200)
 
 
@@ -248,7 +248,7 @@ def _shown(text: str) -> str:
 class Problem(BaseModel, extra="allow"):
     """Every answer with another status than 200.
 
-    A single result or explanation without a score (422, 503, 504) has its own fields too.
+    A single result or explanation without a score (422, 502, 503, 504) has its own fields too.
     """
 
     detail: str = Field(description="What is wrong, and the remedy.")
@@ -287,10 +287,9 @@ class Models(BaseModel, extra="allow"):
 
 _PROBLEM = {
     "model": Problem,
-    "description": "401 unknown API key; 404 unknown model; 413 body or batch too large; 422 a "
-    "field is invalid; 429 the key's limit of items in flight; 500 internal error, of which the "
-    "log has the request_id; 503 overloaded, or not ready (Retry-After: seconds); 504 the deadline "
-    "timeout_s passed",
+    "description": "401 unknown key; 404 unknown model; 413 body or batch too large; 422 a field "
+    "is invalid; 429 the key's limit; 500 internal error, logged by request_id; 502 the reward "
+    "model failed; 503 overloaded, or not ready (Retry-After: seconds); 504 timeout_s passed",
 }
 _LINES = {
     "schema": {

@@ -5,7 +5,7 @@ would change an answer are rejected. Log-probabilities are among them: a request
 would overwrite the label logprobs of others in the same engine step.
 
 OpenRLHF's ``/get_reward`` and slime's ``/remote_rm`` only have numbers. An item without a score
-fails the whole request, which the trainer retries, unless ``server.absent_reward`` is set.
+fails the whole request, unless ``server.absent_reward`` is set.
 ``model``, ``template`` and ``timeout_s`` can be set in the URL's query.
 """
 
@@ -24,7 +24,7 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
-from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s, retry_after_s
+from reward_serve.schema import MAX_TIMEOUT_S, RETRIED, Status, longest_timeout_s, retry_after_s
 
 logger = logging.getLogger("ray.serve")
 
@@ -182,19 +182,20 @@ def rewards_of(
         template: the template in the URL.
 
     Raises:
-        HTTPException: a score is missing and ``absent`` is None: 422 if all requests are invalid,
-            else 503. Also 422 if the template in the URL is invalid.
+        HTTPException: a score is missing and ``absent`` is None: 503 if a retry may bring one, else
+            422. Also 422 if the template in the URL is invalid.
     """
     failed = [result for result in results if result["status"] != Status.OK]
     invalid = [result for result in failed if result["status"] == Status.INVALID]
     misnamed = [one for one in invalid if template and "template: " in (one["reason"] or "")]
+    passing = any(result["status"] in {*RETRIED, Status.TIMEOUT} for result in failed)
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]
         detail = (
             f"{len(failed)} of {len(results)} have no score, the first: {first['status']}: "
             f"{first['reason']}"
         )
-        if misnamed or len(invalid) == len(failed):
+        if misnamed or not passing:
             raise HTTPException(422, detail)
         pause_s = max(retry_after_s(result["details"]) for result in failed)
         raise HTTPException(503, detail, retry_after(pause_s))

@@ -532,6 +532,7 @@ class Judge(RewardModel):
         self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
+        self._blind = set[str]()  # templates that showed no question of a request
         self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
@@ -692,7 +693,13 @@ class Judge(RewardModel):
         shown = "reference" in template.fields or comparison.mode == "likelihood"
         references = comparison.request.references if shown else [""]
         results = await gathered(map(comparison.verdict, references))
-        return best(results, highest=template.highest)
+        result = best(results, highest=template.highest)
+        if comparison.request.question and {"conversation", "question"}.isdisjoint(template.fields):
+            result.details = {**(result.details or {}), "not_shown": "question"}
+            if template.name not in self._blind:
+                self._blind.add(template.name)
+                logger.info("template %s shows the judge no question", template.name)
+        return result
 
     async def _both(
         self, comparison: Comparison, grade: Grade | None, result: ScoreResult

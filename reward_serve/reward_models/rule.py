@@ -10,6 +10,7 @@ import logging
 import math
 import numbers
 import pkgutil
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -197,8 +198,9 @@ def own_function(path: str) -> Verifier:
     """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
     None abstains. A plain function runs in a thread, a coroutine function on the event loop. An
-    exception, or a return value that is not a finite number, is an error, not a score. The function
-    is called once for each reference, or once with "" if the request has none.
+    exception, or a return value that is not a finite number, is a bug, which a retry repeats: the
+    result is ``invalid``. The function is called once for each reference, or once with "" if the
+    request has none.
 
     Args:
         path: ``package.module:name``, imported at once.
@@ -207,6 +209,7 @@ def own_function(path: str) -> Verifier:
         ConfigError: the function cannot be imported, or has another signature.
     """
     function, failures = _imported(path), itertools.count(1)
+    file = getattr(inspect.getmodule(function), "__file__", None)
 
     def called(*arguments: Any) -> Any:
         try:
@@ -225,7 +228,9 @@ def own_function(path: str) -> Verifier:
             failed = next(failures)
             if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                 logger.exception("rule.function %s failed, %d so far", path, failed)
-            reason = f"rule.function {path}: {type(error).__name__}: {error}"
+            frames = reversed(traceback.extract_tb(error.__traceback__))
+            at = next((f" (line {f.lineno})" for f in frames if f.filename == file), "")
+            reason = f"rule.function {path}: {type(error).__name__}: {error}{at}"
             raise VerifierError(reason) from error
         if value is None:
             return Grade(ABSTAINED, "function_abstains")
@@ -313,7 +318,8 @@ class RuleRewardModel(RewardModel):
         except UnusableReferenceError as error:
             raise InvalidRequestError(f"reference: {error}") from None
         except VerifierError as error:
-            return failure(Status.ERROR, str(error), fingerprint=fingerprint)
+            status = Status.INVALID if self._name == "function" else Status.ERROR
+            return failure(status, str(error), fingerprint=fingerprint)
         result = best([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)

@@ -31,6 +31,7 @@ from uuid import uuid4
 from reward_serve.explanation import Explanation
 from reward_serve.messages import utf8_bytes
 from reward_serve.schema import (
+    REFUSED,
     GroupResult,
     ScoreResult,
     Status,
@@ -244,7 +245,7 @@ class Dispatcher:
             try:
                 model = self.pick(name)
             except UnknownModelError as error:
-                refused[index] = failure(Status.INVALID, str(error))
+                refused[index] = failure(Status.INVALID, str(error), details=REFUSED)
                 continue
             addressed = item if name in (None, model) else {**item, "model": model}
             parts.setdefault(model, {})[index] = addressed

@@ -51,7 +51,7 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     critique: bool = False
     timeout_s: float | None = None
     max_attempts: int | None = None
-    on_failure: str = "rule"
+    on_failure: str | None = None
     max_undecided: float = 0.2
     samples: str | None = None
     samples_every: int | None = None
@@ -155,7 +155,7 @@ def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
     why = "use end, turns or differences"
     if judge.reward in ("turns", "differences"):
         if judge.on_failure in ("rule", "lexical"):
-            why = "rules score answers, not turns; set on_failure=none"
+            why = "rules score answers, not turns; leave on_failure out"
         elif cfg.generator.chat_template.name_or_path:
             why = "with generator.chat_template SkyRL trains on the last reward alone; set end"
         else:

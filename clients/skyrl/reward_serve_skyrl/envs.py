@@ -16,7 +16,7 @@ from typing import Any
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import load_env_creator, register, registry
 
-from reward_serve.client import connect, metrics_of
+from reward_serve.client import ScoringError, connect, metrics_of
 from reward_serve.client.outcomes import components_of
 from reward_serve.client.rows import check_first_results, conversation_of, request_of
 from reward_serve.schema import ScoreResult, Status, probability_right
@@ -32,8 +32,8 @@ _CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
 class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
     """An environment rewarded by a ``reward_serve`` service: of one turn, or with tools of several.
 
-    A failed judge is not a wrong answer: by default the rule verifier is used instead
-    (``on_failure``). If the sample is still undecided, its metric ``judge_undecided`` is 1 and
+    A failed judge is not a wrong answer: by default (``on_failure``) the rule verifier stands for a
+    comparison's. If the sample is still undecided, its metric ``judge_undecided`` is 1 and
     ``DecidedOnly`` leaves it out of training. SkyRL requires a reward, so it is 0.0.
 
     With tools, a turn without a call is the last, and so is one without a verdict. An episode that
@@ -69,12 +69,13 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
                 "environment.skyrl_gym.gsm8k_judge.on_failure=raise: an exception in an "
                 "environment ends SkyRL's process; use none, rule or a number"
             )
-        if "group_size" in self._common and settings.get("on_failure", "rule") == "rule":
+        if "group_size" in self._common and settings.get("on_failure") == "rule":
             raise ValueError(
                 "environment.skyrl_gym.gsm8k_judge.on_failure=rule with group_size: a rule's 0 or "
                 "1 is on another scale than a place in the group; use none"
             )
-        self._client = connect(**{"on_failure": "rule", **settings})
+        by_default = None if self._when == "end" else "none"  # rules score no turns
+        self._client = connect(**{"on_failure": by_default, **settings})
 
     def init(self, prompt: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Begin the conversation; the policy's chat template shows it the tools."""
@@ -104,11 +105,13 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         """The score, or for differences the probability of 1; 0.0 if undecided (see the metrics).
 
         Raises:
-            RefusedRowError: the service refuses the run's first row.
+            RefusedRowError: the service refuses all rows.
         """
         began = time.perf_counter()
         try:
             result = self._client.score(self.request(response))
+        except ScoringError as error:
+            result = error.result
         except Exception as error:  # SkyRL ends the process on any exception of an environment
             logger.exception("scoring failed; the sample is undecided")
             result = ScoreResult(status=Status.ERROR, reason=f"{type(error).__name__}: {error}")

@@ -17,7 +17,7 @@ from reward_serve_skyrl.config import (
     check_groups_meet,
     check_judging_overlaps,
 )
-from reward_serve_skyrl.main import check_first_rows
+from reward_serve_skyrl.main import check_first_rows, check_judge_answers
 from tests.fake_service import FakeService, Reply
 
 SECTION = "environment.skyrl_gym.gsm8k_judge"
@@ -147,6 +147,23 @@ def test_a_run_is_refused_at_its_first_rows() -> None:
         check_first_rows(config, dataset("18", "19"))
         with pytest.raises(RefusedRowError, match=r"row 1 .*: reference: is missing"):
             check_first_rows(config, dataset("18", None))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [(f"{SECTION}.model=jugde", "no model is named 'jugde'"), (None, "HTTP 401: unknown API key")],
+)
+def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
+    tokenizer: Any, mistake: str | None, said: str
+) -> None:
+    with FakeService() as service:
+        config = configured(service.url, *filter(None, [mistake]))
+        if mistake is None:
+            service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        with pytest.raises(RuntimeError, match=f"no verdict: invalid: .*{said}"):
+            check_judge_answers(config)
+        with pytest.raises(RefusedRowError, match=said):
+            rollout(config, tokenizer, ["#### 18", "#### 17"], [extras(n) for n in range(2)])
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
     trajectory of several samples, slime passes a list of samples, and the result is a list too.
 
     Raises:
-        RefusedRowError: the service refuses the run's first sample, for example without a label.
+        RefusedRowError: the service refuses all samples, as for a wrong key or without labels.
         ValueError: a setting makes ``loss_mask`` mark other text too.
     """
     if isinstance(sample, list):
@@ -44,7 +44,7 @@ async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
 async def _scored(args: Any, sample: Any) -> float:
     question = sample.prompt if isinstance(sample.prompt, str) else None
     request = request_of(_written(args, sample), sample.label, question)
-    client = connect(on_failure="rule")
+    client = connect(on_failure=None)
     result = await client.ascore(request)
     check_first_results(client, [result])
     return math.nan if result.score is None else result.score

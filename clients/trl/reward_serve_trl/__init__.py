@@ -63,9 +63,9 @@ def judge_reward(
     Raises:
         TypeError, ValueError: a setting is unknown or invalid.
 
-    The function raises ``RefusedRowError`` if the service refuses the run's first samples, for
-    example without a gold answer, ``KeyError`` if the data set has no column ``reference``, and
-    ``ValueError`` if a batch does not consist of whole groups.
+    The function raises ``RefusedRowError`` if the service refuses all samples, as for a wrong key,
+    or all of the run's first, for example without a gold answer, ``KeyError`` if the data set has
+    no column ``reference``, and ``ValueError`` if a batch does not consist of whole groups.
     """
     judged = _Judged(reference, question, rubric, group_size, template, tools, turns, **settings)
     return RewardFunction(name, judged, _score)

@@ -17,8 +17,10 @@ from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
+from reward_serve.client import ScoringError
+from reward_serve.client.rows import RefusedRowError
 from reward_serve_trl import judge_reward
-from tests.fake_service import FakeService, dead_url, verdicts
+from tests.fake_service import FakeService, Reply, dead_url, verdicts
 from tests.tool_turns import PROMPT, SAMPLES, messages, multiply, texts
 
 REWARDS = [[1.0], [0.0], [np.nan], [np.nan]]
@@ -103,6 +105,22 @@ def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
     assert_asked(service, turns=True)
     turns = ["[null, 1.0]", "[0.0]", "[null]", "[null, null, null]"]
     assert list(trainer._logs["extra"]["judge_turns"]) == turns
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [({"model": "jugde"}, "no model is named 'jugde'"), ({}, "HTTP 401: unknown API key")],
+)
+@pytest.mark.parametrize("on_failure", ["none", "rule"])
+def test_a_typo_ends_a_run(
+    tmp_path: Path, mistake: dict[str, str], said: str, on_failure: str
+) -> None:
+    with FakeService() as service:
+        if not mistake:
+            service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        reward = judge_reward(url=service.url, on_failure=on_failure, **mistake)
+        with pytest.raises((RefusedRowError, ScoringError), match=said):
+            trained(tmp_path, reward, tools=[multiply])
 
 
 def test_without_a_service_every_reward_is_absent(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@
 
 For trainers that can neither read a dict nor await. A float cannot express a missing reward, so
 undecided samples are scored 0.0 and counted in a warning; ``reward_serve_verl.compute_score``
-leaves them out of training instead. If the service refuses a process's first rows, for example
-because it has no model of that name, ``RefusedRowError`` is raised. A row that is refused later
-goes to the rule verifier; if that abstains, ``ScoringError`` is raised.
+leaves them out of training instead. If the service refuses a row, or the key or the model's name,
+``ScoringError`` or ``RefusedRowError`` is raised.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def compute_score(
 
     Raises:
         ValueError: the lists differ in length, or there is no response.
-        RefusedRowError: the service refuses this process's first rows.
-        ScoringError: the service refuses a later row, and no rule decides it.
+        RefusedRowError: the service refuses all of this process's first rows.
+        ScoringError: the service refuses a row, or all.
     """
     if solution_strs is not None:
         truths = [] if ground_truths is None else ground_truths
@@ -73,8 +72,8 @@ def compute_score_batched(
 
     Raises:
         ValueError: the lists differ in length.
-        RefusedRowError: the service refuses this process's first rows.
-        ScoringError: the service refuses a later row, and no rule decides it.
+        RefusedRowError: the service refuses all of this process's first rows.
+        ScoringError: the service refuses a row, or all.
     """
     given = [None] * len(solution_strs) if extra_infos is None else extra_infos
     infos = [info or {} for info in given]

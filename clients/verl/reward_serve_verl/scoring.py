@@ -36,6 +36,7 @@ from reward_serve.client import Client, ScoringError, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import (
     PROBE_RESPONSE,
+    check_first_results,
     check_rows,
     conversation_of,
     request_of,
@@ -45,8 +46,8 @@ from reward_serve.client.rows import (
 from reward_serve.schema import ScoreResult, Status, failure
 
 _CLIENT_SETTINGS = (
-    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "window_s",
-    "max_batch", "max_attempts", "samples", "samples_every",
+    "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
+    "max_attempts", "samples", "samples_every",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
@@ -80,9 +81,8 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
         )
     if (turns := settings.get("turns")) not in (None, *_TURNS):
         raise ValueError(f"reward_kwargs.turns: {turns!r} is not one of {', '.join(_TURNS)}")
-    # A rule's 0 or 1 is on another scale than a place in a group, or than turns.
-    by_rule = not settings.get("group_size") and turns != "differences"
-    chosen: dict[str, Any] = {"on_failure": "rule" if by_rule else "none"}
+    # A rule's 0 or 1 is on another scale than turns.
+    chosen: dict[str, Any] = {"on_failure": "none" if turns == "differences" else None}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
     for name, key, variable in (
         ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
@@ -234,6 +234,7 @@ async def compute_score(
     Raises:
         ValueError: a setting is unknown or invalid.
         ScoringError: the sample is undecided; verl's V1 trainer then leaves it out.
+        RefusedRowError: the service refuses all samples.
     """
     info = extra_info or {}
     critique = {"critique": ""} if settings.get("critique") else {}
@@ -247,6 +248,7 @@ async def compute_score(
     client, turns = client_for(info, settings), settings.get("turns")
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
     result = await client.ascore(request)
+    check_first_results(client, [result])
     reward = as_reward(result, settings.get("components") or (), turns)
     return reward | dict.fromkeys(critique, result.critique or "")
 

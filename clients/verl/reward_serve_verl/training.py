@@ -25,17 +25,30 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import assign_non_tensor_data, get
 
 from reward_serve.client import ScoringError
-from reward_serve.client.outcomes import check_on_failure
+from reward_serve.client.outcomes import check_on_failure, is_refusal
+from reward_serve.client.rows import PROBE_RESPONSE, RefusedRowError
 from reward_serve.client.samples import SampleReader, log_table
 from reward_serve.schema import Status, failure
 from reward_serve_verl.scoring import client_for, is_judged
+
+_PROBE_S = 5.0
 
 
 class LoopManager(AgentLoopManagerTQ):  # type: ignore[misc]  # verl is untyped
     """verl's agent loop manager; its validation samples are marked for the reward manager."""
 
     def generate_sequences(self, prompts: Any) -> None:
-        """As verl's."""
+        """As verl's, which would generate for ever what the service then refuses.
+
+        Raises:
+            RefusedRowError: the service refuses all samples, as for a wrong key.
+        """
+        settings = self.config.reward.custom_reward_function.get("reward_kwargs") or {}
+        once = {"on_failure": "none", "max_attempts": 1, "timeout_s": _PROBE_S}
+        probe = {"response": PROBE_RESPONSE, "reference": "18"}
+        result = client_for({}, {**settings, **once}).score(probe)
+        if is_refusal(result):
+            raise RefusedRowError(f"no sample can have a verdict: {result.reason}")
         if get(prompts, "validate", False):
             assign_non_tensor_data(prompts, "judge_validates", True)
         super().generate_sequences(prompts)
@@ -56,11 +69,11 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
         settings = function.get("reward_kwargs") or {}
         client_for({}, settings)
         is_judged("", settings)  # checks the patterns
-        on_failure = check_on_failure(settings.get("on_failure", "rule"))
+        on_failure = check_on_failure(settings.get("on_failure"))
         if not config.trainer.use_v1 and not isinstance(on_failure, float):
             raise ValueError(
-                f"trainer.use_v1=false with on_failure={on_failure}: that trainer stops at the "
-                "first undecided sample; set trainer.use_v1=true, or a reward for undecided "
+                f"trainer.use_v1=false with on_failure={on_failure or 'rule'}: that trainer stops "
+                "at the first undecided sample; set trainer.use_v1=true, or a reward for undecided "
                 "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
             )
         super().__init__(config, tokenizer, compute_score, **others)

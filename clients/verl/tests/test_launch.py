@@ -22,7 +22,7 @@ from verl.utils.import_utils import load_class_from_fqn
 from reward_serve_verl import compute_score
 from reward_serve_verl.main import ProbingTaskRunner, main
 from reward_serve_verl.training import LoopManager
-from tests.fake_service import FakeService
+from tests.fake_service import FakeService, Reply
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "verl" / "run_grpo.sh"
 
@@ -82,10 +82,13 @@ def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_p
     data.to_parquet(file) if suffix == "parquet" else data.to_json(file)
     with FakeService() as service:
         config = composed(f"data.train_files=['{file}']", REWARD_SERVE_URL=service.url)
-        with pytest.raises(ValueError, match=r"row 0 .* cannot have a verdict: model: "):
+        with pytest.raises(ValueError, match=r"no row can have a verdict: model: "):
+            ProbingTaskRunner().run(config)
+        service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        with pytest.raises(ValueError, match=r"no row can have a verdict: .*HTTP 401: unknown API"):
             ProbingTaskRunner().run(config)
 
-    (call,) = service.calls
+    call, _ = service.calls
     (asked,) = call.body["requests"]
     assert (asked["reference"], asked["question"]) == (["18"], "9 + 9?")
 

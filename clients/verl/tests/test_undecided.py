@@ -33,10 +33,11 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.workers.config import ActorConfig
 
 from clients.verl.tests.reward_loop import configured
+from reward_serve.client.rows import RefusedRowError
 from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
-from tests.fake_service import dead_url
+from tests.fake_service import FakeService, Reply, dead_url
 
 RIGHT, WRONG, UNDECIDED = "So #### 18", "#### 17", "18 or 17, who knows?"
 FOUR = [RIGHT, WRONG, UNDECIDED, RIGHT]
@@ -113,7 +114,8 @@ def rollout(tokenizer: Any) -> Callable[..., None]:
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
     async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
-        config = configured(url, tokenizer, manager=DECIDED, timeout_s=0.2, **settings)
+        settings = {"url": url, "timeout_s": 0.2, "on_failure": "rule", **settings}
+        config = configured(tokenizer=tokenizer, manager=DECIDED, **settings)
         await worker_of(ids, RewardLoopWorker(config)).run(groups)
 
     return lambda groups, **settings: asyncio.run(run(groups, settings))
@@ -247,6 +249,43 @@ def test_a_step_of_undecided_samples_ends_before_the_optimiser(last: str, rollou
 
     with pytest.raises(RuntimeError, match="all 2 prompts have fewer than two decided"):
         buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 2)
+
+
+@pytest.mark.parametrize("mistake", [{"model": "jugde"}, {"api_key": "wrong"}])
+def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
+    mistake: dict[str, str], rollout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeService() as service:
+        if "api_key" in mistake:
+            service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        rollout({"a": [RIGHT, WRONG]}, url=service.url, timeout_s=20, **mistake)
+
+    with pytest.raises(RuntimeError, match="all 1 prompts have fewer than two decided"):
+        buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
+    said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key; set"
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("mistake", [{"model": "jugde"}, {"api_key": "wrong"}])
+def test_a_typo_ends_a_run_before_the_next_samples_are_generated(
+    mistake: dict[str, str], tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated: list[Any] = []
+    verls = training.AgentLoopManagerTQ
+    monkeypatch.setattr(verls, "generate_sequences", lambda _, prompts: generated.append(prompts))
+    manager = object.__new__(training.LoopManager)
+    with FakeService() as service:
+        manager.config = configured(service.url, tokenizer)
+        manager.generate_sequences(TensorDict({}, batch_size=0))
+        if "api_key" in mistake:
+            service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
+        manager.config = configured(service.url, tokenizer, **mistake)
+        said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key"
+        with pytest.raises(RefusedRowError, match=f"no sample can have a verdict: .*{said}"):
+            manager.generate_sequences(TensorDict({}, batch_size=0))
+    manager.config = configured(dead_url(), tokenizer)  # an outage may pass
+    manager.generate_sequences(TensorDict({}, batch_size=0))
+    assert len(generated) == 2
 
 
 def test_asynchronous_training_replaces_the_group(rollout: Any) -> None:

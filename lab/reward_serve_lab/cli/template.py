@@ -42,24 +42,34 @@ def check_rubrics(
     files: Annotated[list[Path], typer.Argument(help="Rubric files (YAML lists of criteria).")],
     model: _Model = BUNDLED_MODEL,
 ) -> None:
-    """Check rubric files and print one finding per line; exit 1 on errors."""
-    print_findings(files, model, check_rubric)
+    """Check rubric files and print one finding per line; exit 1 on errors.
+
+    A model that only this machine lacks is a warning.
+    """
+    print_findings(files, model, check_rubric, is_required=False)
 
 
 def print_findings(
-    files: Sequence[Path], model: str, check: Callable[[Path, Tokenizer], list[Finding]]
+    files: Sequence[Path],
+    model: str,
+    check: Callable[[Path, Tokenizer], list[Finding]],
+    is_required: bool = True,
 ) -> None:
     """Print each file's findings.
 
     Raises:
-        typer.Exit: there are errors, or the model has no tokenizer.
+        typer.Exit: there are errors, or the model has no tokenizer and is required.
     """
     try:
         tokenizer = tokenizer_of(model)
     except (CheckpointError, OSError, ValueError) as error:
         message = " ".join(str(error).split()).removeprefix("engine.model: ")
-        typer.echo(f"--model {model}: {message}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(
+            f"{'' if is_required else 'on this machine, '}--model {model}: {message}", err=True
+        )
+        if is_required:
+            raise typer.Exit(1) from None
+        tokenizer = tokenizer_of(BUNDLED_MODEL)
     failed = False
     for file in files:
         findings = check(file, tokenizer)

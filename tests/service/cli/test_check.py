@@ -47,6 +47,12 @@ def test_it_prints_what_replicas_ask_for_and_the_sum() -> None:
         ("a.yaml", RULE % "kind: rule, rule: {verifer: exact}", 1, "models.0.rule.verifer: unkno"),
         ("a.yaml", "models: [{name: a, kind: rule}]", 1, "a.yaml: has no applications; write them"),
         ("a.yaml", "- [", 1, "a.yaml: cannot be read"),
+        (
+            "a.yaml",
+            RULE % "kind: remote, remote: {model: a, base_url: 127.0.0.1:8001/v1}",
+            1,
+            "models.0.remote.base_url: String should match pattern '^https?://.' (found '127.0.0.1",
+        ),
         ("none.yaml", None, 2, "none.yaml: there is no such file; the shipped"),
         ("judge.json", None, 2, "judge.json: must end in"),
     ],
@@ -70,9 +76,13 @@ def test_a_mistake_is_named(
 @pytest.mark.parametrize(
     ("fields", "warning"),
     [
-        ("kind: judge, engine: {model: ./none}", "engine.model: there is no folder './none'"),
+        ("kind: judge, engine: {model: /none/m}", "engine.model: there is no folder '/none/m'"),
         ("kind: judge, engine: {model: ~/none}", "engine.model: there is no folder '~/none'"),
         ("kind: judge, engine: {adapter: /none/lora}", "engine.adapter: /none/lora has no adapter"),
+        (
+            "kind: rule, rule: {verifier: function, function: 'brevity:scroe'}",
+            "rule.function: 'brevity:scroe' cannot be imported (ModuleNotFoundError",
+        ),
     ],
 )
 def test_what_only_this_machine_lacks_is_a_warning(
@@ -84,6 +94,37 @@ def test_what_only_this_machine_lacks_is_a_warning(
     result = invoke("check", file)
     assert result.exit_code == 0
     assert f"on this machine, rule: {warning}" in result.stderr
+
+
+def test_paths_in_a_file_are_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_build(monkeypatch, "cpu")
+    beside = tmp_path / "own"
+    beside.mkdir()
+    text = template_files()["final_answer.yaml"].read_text(encoding="utf-8")
+    (beside / "ours.yaml").write_text(text, encoding="utf-8")
+    (beside / "style.yaml").write_text("[{name: brief, text: It is brief.}]", encoding="utf-8")
+    (beside / "keys").write_text("trainer: a-key-of-thirty-two-characters-0", encoding="utf-8")
+    content = yaml.safe_load(RULE % "kind: judge")
+    args = content["applications"][0]["args"]
+    args["server"] = {"api_keys_file": "keys"}
+    args["models"][0] |= {"judge": {"template": "ours.yaml"}, "verdict_log": {"folder": "log"}}
+    rubrics = {"rubrics": {"style": "../own/style.yaml"}}
+    args["models"].append({"name": "two", "kind": "rubric", "rubric": rubrics})
+    args["models"][1]["engine"] = {"model": "./none", "adapter": "none"}
+    (beside / "a.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    shown = invoke("serve", "own/a.yaml", "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert invoke("check", "own/a.yaml").exit_code == 0
+    args = yaml.safe_load(shown.stdout)["applications"][0]["args"]
+    first, second = args["models"]
+    assert args["server"]["api_keys_file"] == str(beside / "keys")
+    assert first["judge"]["template"] == str(beside / "ours.yaml")
+    assert first["verdict_log"]["folder"] == str(beside / "log")
+    assert Path(second["rubric"]["rubrics"]["style"]).resolve() == beside / "style.yaml"
+    assert second["engine"] == {"model": str(beside / "none"), "adapter": "none"}
 
 
 def schema(of: str) -> jsonschema.protocols.Validator:

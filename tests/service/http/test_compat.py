@@ -88,7 +88,7 @@ def test_an_absent_score_fails_the_request_unless_the_deployment_has_a_number_fo
     with served(compatible_with=BOTH) as client:
         for path, content in (("/get_reward", body), ("/remote_rm", slime("perhaps 18", "18"))):
             reply = client.post(path, json=content)
-            assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+            assert reply.status_code == 422  # a retry changes nothing
             assert "unparseable: the verifier abstains" in reply.json()["detail"]
         at_fault = client.post("/remote_rm", json=slime("#### 18", None))
     assert at_fault.status_code == 422  # never worth a retry
@@ -121,6 +121,15 @@ def test_no_number_stands_for_a_template_that_is_not_there() -> None:
         with pytest.raises(HTTPException, match="422"):
             rewards_of(results, absent=0.0, template="x")
     assert rewards_of([late], absent=0.0, template="x") == [0.0]
+
+
+@pytest.mark.parametrize("status", ["timeout", "overloaded", "error"])
+def test_what_a_retry_may_score_is_asked_for_again(status: str) -> None:
+    passing = {"status": status, "score": None, "reason": "busy", "details": None}
+    absent = {"status": "unparseable", "score": None, "reason": "no verdict", "details": None}
+    with pytest.raises(HTTPException) as refused:
+        rewards_of([absent, passing], absent=None)
+    assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "1"})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ GROUP: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
 
 
 def test_the_code_of_a_single_score() -> None:
-    codes = {Status.INVALID: 422, Status.OVERLOADED: 503, Status.TIMEOUT: 504}
+    codes = {Status.INVALID: 422, Status.OVERLOADED: 503, Status.TIMEOUT: 504, Status.ERROR: 502}
     assert {status: http_status(status) for status in Status} == dict.fromkeys(Status, 200) | codes
 
 

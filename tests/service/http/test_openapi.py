@@ -34,7 +34,7 @@ TYPES = DOCUMENT["components"]["schemas"]
         ("/v1/chat/completions", {}, 400),
         ("/get_reward", {"query": ["Q #### 18"], "prompts": ["Q"], "labels": ["18"]}, 200),
         ("/remote_rm", {"response": "#### 18", "label": "18"}, 200),
-        ("/remote_rm", {"response": "perhaps 18", "label": "18"}, 503),
+        ("/remote_rm", {"response": "perhaps 18", "label": "18"}, 422),
     ],
 )
 def test_every_reply_is_as_the_document_says(path: str, body: Any, code: int) -> None:

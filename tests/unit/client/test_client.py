@@ -144,7 +144,8 @@ def test_the_thin_client_has_the_settings_of_all_clients(service: FakeService) -
         with pytest.raises(ScoringError, match=r"invalid: .*HTTP 401: wrong key"):
             client.score(asked(0))
         assert client.counters.snapshot()["retried"] == 0
-    with HttpRewardClient(service.url, on_failure="rule", model="judge") as client:
+    service.replies["/v1/score/batch"] = Reply({"detail": "busy"}, 503)
+    with HttpRewardClient(service.url, on_failure="rule", model="judge", max_attempts=1) as client:
         assert client.score(asked(0)).source == "fallback"
     assert service.calls[-1].body["requests"][0]["model"] == "judge"
 

@@ -74,7 +74,7 @@ def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_servic
 
 @pytest.mark.parametrize(
     ("on_failure", "scores"),
-    [("none", [None, 1.0]), ("rule", [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)],
+    [("none", [None, 1.0]), (None, [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)],
 )
 def test_on_failure_applies_to_each_response(
     service: FakeService, on_failure: Any, scores: Any

@@ -8,7 +8,7 @@ import pytest
 import skyrl_gym
 
 from reward_serve.client import connect
-from reward_serve.client.rows import RefusedRowError
+from reward_serve.client.rows import REFUSED_SAMPLES, RefusedRowError
 from reward_serve_skyrl import GSM8kJudgeEnv, register_envs
 from tests.fake_service import FakeService, Reply, dead_url
 
@@ -42,7 +42,7 @@ def test_the_service_decides_in_one_turn(service: FakeService) -> None:
         assert all(type(value) is float for value in metrics.values())
     (request,) = service.calls[0].body["requests"]
     assert (request["question"], request["group"]) == ("How many eggs?", "train/7")
-    counts = connect(url=service.url, on_failure="rule").counters.snapshot()
+    counts = connect(url=service.url, on_failure=None).counters.snapshot()
     assert (counts["asked"], counts["ok"]) == (2, 2), "environments share a client"
 
 
@@ -90,7 +90,7 @@ def test_episodes_are_reported_as_means_and_the_longest_wait(service: FakeServic
 
 
 def test_without_a_service_the_rule_decides_and_reports_it() -> None:
-    env = judge(dead_url(), timeout_s=1.0)
+    env = judge(dead_url(), timeout_s=1.0, on_failure="rule")
 
     assert env.step(RIGHT)["reward"] == 1.0
     metrics = env.get_metrics()
@@ -102,7 +102,6 @@ def test_without_a_service_the_rule_decides_and_reports_it() -> None:
 def test_an_undecided_sample_is_marked(service: FakeService, on_failure: str) -> None:
     env = judge(service.url, on_failure=on_failure)
     env.step(RIGHT)
-    service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 400)
     env.step(UNDECIDED)
 
     assert env.get_metrics()["judge_undecided"] == 1.0
@@ -112,7 +111,8 @@ def test_an_exception_of_the_client_ends_nothing(
     service: FakeService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     env = judge(service.url)
-    monkeypatch.setattr(env, "_client", None)
+    fails = RuntimeError("a bug")
+    monkeypatch.setattr(env._client, "score", lambda _: (_ for _ in ()).throw(fails))
 
     assert env.step(RIGHT)["reward"] == 0.0
     metrics = env.get_metrics()
@@ -124,7 +124,7 @@ def test_an_exception_of_the_client_ends_nothing(
     ("settings", "match"),
     [
         ({"on_failure": "raise"}, "on_failure=raise"),
-        ({"group_size": 4}, "on_failure=rule with group_size"),
+        ({"group_size": 4, "on_failure": "rule"}, "on_failure=rule with group_size"),
     ],
 )
 def test_a_setting_that_would_end_a_run_or_mix_scales_is_refused(
@@ -135,14 +135,17 @@ def test_a_setting_that_would_end_a_run_or_mix_scales_is_refused(
 
 
 @pytest.mark.parametrize("extras", [{}, *map(row, [None, math.nan, []])])
-def test_a_run_ends_where_its_first_row_has_no_gold_answer(
+def test_a_row_without_a_gold_answer_is_undecided_and_a_run_of_them_ends(
     service: FakeService, extras: dict[str, Any]
 ) -> None:
     unlabelled = GSM8kJudgeEnv(env_config={"url": service.url}, extras=extras)
 
-    with pytest.raises(RefusedRowError, match="reference: is missing"):
+    for _ in range(REFUSED_SAMPLES - 1):  # of one odd row, say
         unlabelled.step(RIGHT)
+        assert unlabelled.get_metrics()["judge_undecided"] == 1.0
     assert "reference" not in service.calls[0].body["requests"][0]
+    with pytest.raises(RefusedRowError, match="no retry changes it: reference: is missing"):
+        unlabelled.step(RIGHT)
     assert judge(service.url).step(RIGHT)["reward"] == 1.0
     unlabelled.step(RIGHT)  # later ones are left out
     assert unlabelled.get_metrics()["judge_undecided"] == 1.0

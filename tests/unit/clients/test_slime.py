@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reward_serve.client.rows import RefusedRowError
+from reward_serve.client.rows import REFUSED_SAMPLES, RefusedRowError
 from reward_serve_slime import post_process_rewards, score
 from tests.fake_service import FakeService
 
@@ -68,12 +68,14 @@ def test_a_lone_survivor_is_masked() -> None:
     assert [s.remove_sample for s in step] == [True] * 4 + [False] * 4
 
 
-async def test_a_run_ends_where_its_first_sample_has_no_gold_answer(
+async def test_a_sample_without_a_gold_answer_is_left_out_and_a_run_of_them_ends(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
     unlabelled = Sample(0, 0.0, response="#### 18", label=None)
 
+    odd = await score(None, [unlabelled] * (REFUSED_SAMPLES - 1))
+    assert isinstance(odd, list) and all(map(math.isnan, odd))
     with pytest.raises(RefusedRowError, match="reference: is missing"):
         await score(None, unlabelled)
     assert "reference" not in service.calls[0].body["requests"][0]

@@ -159,12 +159,15 @@ async def test_broken_log_probabilities_are_an_error_not_a_score(zero: float, on
 async def test_a_prompt_shows_the_fields_of_its_template_and_no_other() -> None:
     engine = FakeEngine()
     asked = request("So 9 * 2 = 18.", "9 eggs: 9 * 2 = 18\n#### 18", question="How much?")
-    await judge(engine).score(asked)
+    blind = await judge(engine).score(asked)
     other = await judge(engine).score(asked.model_copy(update={"template": "solution"}))
-    final, solution = engine.prompts
+    unasked = await judge(engine).score(asked.model_copy(update={"question": None}))
+    final, solution, _ = engine.prompts
+    assert "not_shown" not in (unasked.details or {})
     assert "<response>\nSo 9 * 2 = 18.\n</response>\nReference: 18 (present)" in final
     assert "Equal? Reply 1 or 0." in final
     assert not re.search(r"eggs|How much", final)
+    assert (blind.details or {})["not_shown"] == "question"
     assert other.template == "solution"
     assert "<reference>\n9 eggs: 9 * 2 = 18\n#### 18\n</reference>" in solution
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -33,3 +35,21 @@ def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
     result = check(write(), "--model", "org/judge")
     assert result.exit_code == 1
     assert result.stderr == "--model org/judge: 'org/judge' is not in this machine's cache\n"
+
+
+def test_a_rubric_is_checked_on_a_machine_without_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(model: str) -> None:
+        raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
+
+    monkeypatch.setattr(template, "check_hub_id", unreachable)
+    file = tmp_path / "support.yaml"
+    file.write_text("[{name: a, text: It answers., weight: -1}, {text: x}]", encoding="utf-8")
+    arguments = ["rubric", "check", str(file), "--model", "org/judge"]
+    wrong = CliRunner().invoke(cli, arguments)
+    file.write_text("[{name: a, text: It answers., required: true}]", encoding="utf-8")
+    right = CliRunner().invoke(cli, arguments)
+    assert wrong.stderr.startswith("on this machine, --model org/judge: 'org/judge' is not in this")
+    assert (wrong.exit_code, f"{file}: error: 1.name" in wrong.stdout) == (1, True)
+    assert (right.exit_code, right.stdout) == (0, f"{file}: no findings\n")
