@@ -34,6 +34,7 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     echoes,
+    endpoint_down_s,
     failure,
     group_failure,
     longest_timeout_s,
@@ -371,7 +372,8 @@ class Batch:
     """Requests of one model, or one group, sent until each result is final.
 
     A request is retried after a transport fault, ``overloaded`` or ``error``, until its deadline or
-    ``max_attempts``, unless its caller has left. All other results are final. Retries keep the
+    ``max_attempts``, unless its caller has left, or the model's endpoint has been down for half of
+    the deadline. All other results are final. Retries keep the
     request's id, by which the service recognises a member of a group. The pause between attempts is
     exponential with jitter, or longer if the service asks for it. A batch that is too large is
     split, as is one that the service cannot read, since one caller's request may be at fault.
@@ -482,7 +484,7 @@ class Batch:
             ticket.result = result
             if not is_answer(result):
                 self._last_reason = result.reason or ""
-            if result.status in RETRIED:
+            if result.status in RETRIED and endpoint_down_s(result.details) < ticket.timeout_s / 2:
                 self._retry_after_s = max(self._retry_after_s, retry_after_s(result.details))
             else:
                 final.append(ticket)
