@@ -115,11 +115,13 @@ def _http() -> str:
         "# HTTP\n\nThe service itself has this as `/openapi.json`, and as the page `/docs`, "
         "for which the browser loads Swagger UI from cdn.jsdelivr.net.\n\n## Routes\n"
     )
+    others = set[str]()
     for path, methods in document["paths"].items():
         for method, route in methods.items():
-            text += f"\n### {method.upper()} {path}\n\n{_plain(route.get('description', ''))}\n\n"
-            replies = route["responses"].items()
-            text += _table(("status", ""), [(code, each["description"]) for code, each in replies])
+            text += f"\n### {method.upper()} {path}\n\n{_plain(route.get('description', ''))}\n"
+            others.add(route["responses"]["default"]["description"])
+    (other,) = others
+    text += f"\n## Statuses\n\n200 OK; {other}.\n"
     text += "\n## Bodies\n"
     for name, schema in sorted(document["components"]["schemas"].items()):
         rows = [

@@ -116,6 +116,8 @@ class Status(StrEnum):
 RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
 REFUSED: dict[str, Any] = {"refused": True}
 """``details`` of an invalid result where all others will be: a wrong key, no such model."""
+DOWN_S = "endpoint_down_s"
+"""In ``details``: for how long the model's endpoint has been down, in seconds."""
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
@@ -469,8 +471,24 @@ def retry_after_s(details: object) -> float:
 
     A pause is at most ``MAX_TIMEOUT_S``, whatever the service asks for.
     """
-    pause_s = details.get("retry_after_s") if isinstance(details, dict) else None
-    return float(min(pause_s, MAX_TIMEOUT_S)) if isinstance(pause_s, int | float) else 0.0
+    return _seconds(details, "retry_after_s")
+
+
+def endpoint_down_s(details: object) -> float:
+    """For how long the endpoint of a failed result's model has been down, in seconds."""
+    return _seconds(details, DOWN_S)
+
+
+def _seconds(details: object, name: str) -> float:
+    seconds = details.get(name) if isinstance(details, dict) else None
+    return float(min(seconds, MAX_TIMEOUT_S)) if isinstance(seconds, int | float) else 0.0
+
+
+def retry_details(results: Iterable[Any]) -> dict[str, JsonValue]:
+    """What the ``details`` of results say of a retry, for one that needs them all."""
+    found = [result.details or {} for result in results]
+    names = ("retry_after_s", DOWN_S)
+    return {n: max(d[n] for d in found if n in d) for n in names if any(n in d for d in found)}
 
 
 def longest_timeout_s(requests: Iterable[object]) -> float:

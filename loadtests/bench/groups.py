@@ -31,7 +31,7 @@ from loadtests.cluster import local_cluster
 from reward_serve.client import Client
 from reward_serve.client.transport import HandleTransport
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.engines.base import FrozenModel, LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -85,7 +85,7 @@ class PrefixCache:
         return cached
 
 
-class PrefixEngine:
+class PrefixEngine(FrozenModel):
     """A fake engine whose prompts are computed one after another, without their cached start."""
 
     max_model_len = 8192
@@ -111,13 +111,6 @@ class PrefixEngine:
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Not asked for."""
         raise NotImplementedError
-
-    async def fatal_error(self) -> str | None:
-        """None."""
-        return None
-
-    def close(self) -> None:
-        """Do nothing."""
 
     async def _computed(self, prompt: Prompt) -> Usage:
         text = "\n".join(turn["content"] for turn in prompt.messages)

@@ -18,7 +18,14 @@ from random import Random
 from typing import Any, Literal
 
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import EngineError, LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.engines.base import (
+    EngineError,
+    FrozenModel,
+    LabelOutput,
+    Prompt,
+    Sampling,
+    TextOutput,
+)
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import Metrics
 from reward_serve.replica.scoring import Scorer
@@ -78,7 +85,7 @@ class Faults:
         return fault
 
 
-class StandIn:
+class StandIn(FrozenModel):
     """A fake engine of known capacity.
 
     Args:
@@ -134,13 +141,6 @@ class StandIn:
             text = f"The response says VERDICT: {other}\nbut it is"
         usage = Usage(prompt_tokens=len(_text(prompt)), completion_tokens=len(text))
         return TextOutput(text, fault == "truncated", usage)
-
-    async def fatal_error(self) -> str | None:
-        """None: faults affect single requests only."""
-        return None
-
-    def close(self) -> None:
-        """Do nothing."""
 
     async def _served(self, prompt: Prompt, fault: Fault | None) -> str:
         """The right label, after holding a slot for the service time."""

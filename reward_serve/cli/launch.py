@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ from rich.console import Console
 
 from reward_serve.cli.console import PLAIN
 from reward_serve.client import HttpRewardClient
+from reward_serve.config.app import AppConfig
+from reward_serve.config.models import RemoteModel
+from reward_serve.routing.dispatch import call_errors, handle_of
 
 if TYPE_CHECKING:
     from reward_serve.cli.file_schema import DeploymentsFile
@@ -36,6 +40,7 @@ START_SETTINGS = {
 }
 
 _POLL_S = 0.5
+_WATCH_S = _ANSWER_S = 2.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
@@ -53,7 +58,8 @@ def interrupt_on_signals() -> None:
 def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console) -> None:
     """Serve a deployments file until a signal, then stop what this started.
 
-    It does not watch Ray or Serve: a supervisor that must know asks ``/ready``.
+    It prints which endpoints are down, and does not watch Ray or Serve: a supervisor that must
+    know asks ``/ready``.
 
     Args:
         file: the deployments file.
@@ -68,16 +74,39 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
     began = time.monotonic()
     with deployed(file, address, out), ExitStack() as stack:
         clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
+        down = dict[str, str]()
 
         def is_ready() -> bool:
-            # A running cluster may serve HTTP on other machines or another port.
-            return address is not None or all(each.is_ready() for each in clients.values())
+            if address is not None or outages(file):
+                return True  # a running cluster may serve HTTP on other machines or another port
+            return all(each.is_ready() for each in clients.values())
 
         wait_until(is_ready, out, file.names)
-        reached = [url for url, client in clients.items() if client.is_ready()]
+        reached = [u for u, each in clients.items() if outages(file) or each.is_ready()]
         _print_addresses(file, reached, time.monotonic() - began, out)
         while True:
-            signal.pause()
+            before, down = down, outages(file)
+            for name, why in down.items() - before.items():
+                out.print(f"{name}: {why}", style="yellow", **PLAIN)
+            for name in before.keys() - down.keys():
+                out.print(f"{name}: its endpoint answers again", **PLAIN)
+            time.sleep(_WATCH_S)
+
+
+def outages(file: DeploymentsFile) -> dict[str, str]:
+    """The deployed models whose endpoints are down, each with the reason."""
+    found = {}
+    for each in file.applications:
+        for model in each.config.models if isinstance(each.config, AppConfig) else ():
+            if isinstance(model, RemoteModel):
+                with suppress(*call_errors()):
+                    about = _handle(each.name, model.name).describe.remote().result(_ANSWER_S)
+                    if about["outage"]:
+                        found[model.name] = about["outage"]
+    return found
+
+
+_handle = cache(handle_of)  # each has a router of its own
 
 
 def wait_until(

@@ -16,6 +16,7 @@ from reward_serve.cli.launch import (
     LaunchError,
     deployed,
     interrupt_on_signals,
+    outages,
     serve_until_stopped,
     wait_until,
 )
@@ -150,7 +151,9 @@ def served(model: str) -> Iterator[str]:
             raise ConfigError(f"{model}: has {len(file.urls)} URLs; serve it, and give one of them")
         _prepare(file.models)
         with deployed(file, None, console), HttpRewardClient(file.urls[0]) as client:
-            wait_until(client.is_ready, console, file.names)
+            wait_until(lambda: client.is_ready() or bool(outages(file)), console, file.names)
+            if down := outages(file):
+                raise LaunchError("; ".join(down.values()))
             yield file.urls[0]
     except (BundledModelError, CheckpointError, LaunchError) as error:
         raise ConfigError(str(error)) from None

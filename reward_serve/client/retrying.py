@@ -35,6 +35,7 @@ from reward_serve.schema import (
     ScoreResult,
     Status,
     echoes,
+    endpoint_down_s,
     failure,
     group_failure,
     longest_timeout_s,
@@ -381,10 +382,11 @@ class Batch:
 
     Each result is delivered when it is final. A request is retried, while others are in progress,
     after a transport fault, ``overloaded`` or ``error``, until its deadline or ``max_attempts``,
-    unless its caller has left. All other results are final. Retries keep the request's id, by which
-    the service recognises a member of a group. The pause between attempts is exponential with
-    jitter, or longer if the service asks for it. A batch that is too large is split, as is one that
-    the service cannot read, since one caller's request may be at fault.
+    unless its caller has left or the model's endpoint has been down for half of its deadline. All
+    other results are final. Retries keep the request's id, by which the service recognises a member
+    of a group. The pause between attempts is exponential with jitter, or longer if the service asks
+    for it. A batch that is too large is split, as is one that the service cannot read, since one
+    caller's request may be at fault.
 
     Args:
         endpoint: the model's.
@@ -479,7 +481,8 @@ class Batch:
                     self._answered_at = time.monotonic()
                 else:
                     self._last_reason = result.reason or ""
-                if result.status in RETRIED:
+                down_s = endpoint_down_s(result.details)
+                if result.status in RETRIED and down_s < ticket.timeout_s / 2:
                     failed.append(ticket)
                     pause_s = max(pause_s, retry_after_s(result.details))
                 else:

@@ -23,6 +23,19 @@ class RefusedError(EngineError):
     """The engine refuses the request and always will."""
 
 
+class EndpointDownError(EngineError):
+    """The engine's endpoint answers nobody for now.
+
+    Attributes:
+        down_s: for how long, in seconds.
+        is_refusal: whether it has refused the key or the model from the start.
+    """
+
+    def __init__(self, reason: str, down_s: float, is_refusal: bool) -> None:
+        self.down_s, self.is_refusal = down_s, is_refusal
+        super().__init__(reason)
+
+
 class UnusableReplyError(EngineError):
     """The reply is final, and no verdict can be read from it."""
 
@@ -139,6 +152,9 @@ class LogitsOutput:
 
 class FrozenModel(Protocol):
     """A model whose weights never change, and the engine that runs it."""
+
+    outage: str | None = None
+    """Why the engine answers nobody for now, and the remedy; None while it answers."""
 
     def describe(self) -> dict[str, str]:
         """Weights, revision, dtype, device and engine version, for fingerprints."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import (
+    EndpointDownError,
     EngineError,
     FrozenModel,
     LabelOutput,
@@ -28,7 +32,17 @@ if TYPE_CHECKING:
     import openai
     from openai import AsyncOpenAI
 
+logger = logging.getLogger("ray.serve")
+
 _CHARACTERS_PER_TOKEN = 3
+_CONNECT_S = 5.0
+_PROBE_S = 10.0
+_PROBE_EVERY_S = 2.0
+_REFUSED = {
+    401: "set the variable or file of its key to a key that it accepts, and deploy again",
+    403: "use a key that may ask for this model, and deploy again",
+    404: "set remote.model to a model that it has, and remote.base_url to end before /chat",
+}
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
@@ -36,7 +50,11 @@ _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
 class OpenAIEngine(FrozenModel):
-    """A client of a chat-completions endpoint; an unreachable one may recover, so it is never dead.
+    """A client of a chat-completions endpoint; one that is down may recover, so it is never dead.
+
+    The endpoint is down when a call fails that no change of the request would save, and then a
+    request for one token does too. While it is down, calls fail at once, and it is asked for a
+    token every two seconds until it replies, or refuses only that request.
 
     Args:
         config: the ``remote`` section of the deployments file.
@@ -48,7 +66,7 @@ class OpenAIEngine(FrozenModel):
 
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, Timeout
 
         self.tokenizer = None
         self.max_model_len = config.max_model_len
@@ -57,8 +75,16 @@ class OpenAIEngine(FrozenModel):
             api_key=remote_key(config),
             base_url=config.base_url,
             max_retries=config.max_retries,
-            timeout=config.timeout_s,
+            timeout=Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s)),
+            http_client=_http_client(),
         )
+        key = config.api_key_file or config.api_key_env or "none"
+        url = self._client.base_url
+        self._url = f"{url.scheme}://{url.netloc.decode()}{url.path}"
+        self._name = f"the endpoint {self._url} (model {config.model}, key {key})"
+        self._replied = self._is_refusal = False
+        self._down_since, self._code = 0.0, 0
+        self._probing: asyncio.Future[None] | None = None
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
@@ -67,10 +93,9 @@ class OpenAIEngine(FrozenModel):
 
     def describe(self) -> dict[str, str]:
         """Model and endpoint, for fingerprints; the endpoint does not report its weights."""
-        url = self._client.base_url
         return {
             "weights": self._config.model,
-            "endpoint": f"{url.scheme}://{url.netloc.decode()}{url.path}",
+            "endpoint": self._url,
             "engine": "openai-chat-completions",
         }
 
@@ -123,6 +148,7 @@ class OpenAIEngine(FrozenModel):
         import openai
 
         messages: Any = prompt.messages
+        self._check()
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
@@ -149,8 +175,12 @@ class OpenAIEngine(FrozenModel):
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
             except openai.OpenAIError as error:
-                raise EngineError(f"the endpoint: {_quoted(error)}") from error
+                await self._suspected(error)
+                refused = getattr(error, "status_code", 0) in _REFUSED  # this request alone
+                kind = RefusedError if refused else EngineError
+                raise kind(f"the endpoint: {_quoted(error)}") from error
             else:
+                self._replied = True
                 with suppress(ValueError, RecursionError):
                     reply: dict[str, Any] = given.http_response.json()
                     if isinstance(_at(reply, "choices", 0), dict):
@@ -159,6 +189,53 @@ class OpenAIEngine(FrozenModel):
                 raise EngineError(
                     f"the endpoint's reply has no choices: {said}; check remote.base_url"
                 )
+
+    def _check(self) -> None:
+        if self.outage is not None:
+            down_s = time.monotonic() - self._down_since
+            raise EndpointDownError(self.outage, down_s, self._is_refusal)
+
+    async def _suspected(self, fault: openai.OpenAIError) -> None:
+        """After a failed call; raises EndpointDownError if the failure is the endpoint's."""
+        if self.outage is None and _is_down(fault):
+            probing = self._probing
+            if probing is None or probing.done():
+                probing = self._start_probe()
+            await asyncio.shield(probing)
+        self._check()
+
+    def _start_probe(self) -> asyncio.Future[None]:
+        self._probing = asyncio.ensure_future(self._probe())
+        return self._probing
+
+    async def _probe(self) -> None:
+        import openai
+
+        asked = self._client.with_options(max_retries=0, timeout=_PROBE_S).chat.completions
+        messages: Any = [{"role": "user", "content": "1"}]
+        body = {self._limit: 1, **self._config.extra_body}
+        try:
+            await asked.with_raw_response.create(
+                model=self._config.model, messages=messages, extra_body=body
+            )
+        except openai.OpenAIError as fault:
+            if _is_down(fault):
+                self._went_down(fault)
+                return
+        if self.outage is not None:
+            self.outage, down_s = None, time.monotonic() - self._down_since
+            logger.warning("%s answers again, after %.0f s", self._name, down_s)
+
+    def _went_down(self, fault: openai.OpenAIError) -> None:
+        code = getattr(fault, "status_code", 0)
+        if self.outage is None:
+            self._down_since = time.monotonic()
+        if self.outage is None or code != self._code:  # the text may differ each time
+            remedy = _REFUSED.get(code, "start it, or correct remote.base_url")
+            self.outage = f"{self._name}: {_quoted(fault.__cause__ or fault)}; {remedy}"
+            self._code, self._is_refusal = code, code in _REFUSED and not self._replied
+            logger.warning("%s; probing every %g s", self.outage, _PROBE_EVERY_S)
+        asyncio.get_running_loop().call_later(_PROBE_EVERY_S, self._start_probe)
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -171,6 +248,28 @@ class OpenAIEngine(FrozenModel):
         else:
             return False
         return True
+
+
+def _http_client() -> openai.DefaultAsyncHttpxClient:
+    """The SDK's, which does not try again for a quarter of a minute to connect."""
+    import openai
+
+    class Client(openai.DefaultAsyncHttpxClient):
+        async def send(self, request: Any, **settings: Any) -> Any:
+            try:
+                return await super().send(request, **settings)
+            except Exception as error:  # of httpx, or in newer SDKs of httpx2
+                if type(error).__name__ not in ("ConnectError", "ConnectTimeout"):
+                    raise
+                raise openai.APIConnectionError(request=request) from error
+
+    return Client()
+
+
+def _is_down(fault: openai.OpenAIError) -> bool:
+    """Whether the endpoint gives others no reply either; one that takes long may be busy."""
+    code = getattr(fault, "status_code", 0)
+    return code in _REFUSED or code >= 500 or type(fault).__name__ == "APIConnectionError"
 
 
 class RemoteKeyError(RuntimeError):

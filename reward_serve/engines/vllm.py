@@ -26,6 +26,7 @@ from reward_serve.config.engine import (
 from reward_serve.engines.base import (
     TURN,
     EngineError,
+    FrozenModel,
     LabelOutput,
     LogitsOutput,
     Prompt,
@@ -196,7 +197,7 @@ def instruction_set(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 _PROBE_TIMEOUT_S = 10.0
 
 
-class VllmRunner:
+class VllmRunner(FrozenModel):
     """The base class of vLLM engines; create one with ``start``."""
 
     runner: ClassVar[str]

@@ -140,14 +140,22 @@ class Ingress:
         """Report that the HTTP process is up."""
         return reply({"status": "ok"})
 
-    async def ready(self, _: Request) -> Response:
-        """Report whether every reward model has a replica that can score."""
+    async def ready(self, request: Request) -> Response:
+        """Report whether every reward model, or the one in ``?model=``, can score."""
+        asked = request.query_params.get("model")
         entries = await self._dispatcher.describe()
-        waiting = [entry["name"] for entry in entries if not entry["ready"]]
-        if waiting:
-            detail = f"no replica answers yet for: {', '.join(waiting)}"
-            return reply({"status": "waiting", "detail": detail}, 503)
-        return reply({"status": "ok"})
+        names = [self._dispatcher.pick(asked)] if asked else [entry["name"] for entry in entries]
+        why = {
+            entry["name"]: entry.get("outage") or "no replica answers yet"
+            for entry in entries
+            if entry["name"] in names and not entry["ready"]
+        }
+        if not why:
+            return reply({"status": "ok"})
+        detail = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+        if self._keys:  # anyone may ask
+            detail = f"not ready: {', '.join(why)}; /v1/models says why"
+        return reply({"status": "waiting", "detail": detail}, 503)
 
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1

@@ -118,6 +118,8 @@ class RewardReplica(Scorer):
         body = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
         rubric = [{"name": "first", "text": "It states a number."}]
         result = await self.score({**body, "rubric": rubric} if self._model.reads_rubric else body)
+        if self._model.describe().get("outage"):
+            return  # the endpoint may come back, and other models are to serve meanwhile
         refused = isinstance(self._config, RemoteModel) and result["status"] == "invalid"
         if refused or result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")

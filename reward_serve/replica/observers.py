@@ -140,6 +140,7 @@ class Metrics(Observer):
         self._completion = histogram("completion_seconds", "As latency, of chat completions.")
         self._queue = histogram("queue_seconds", "From arrival to the reward model.")
         self._items = metrics.Gauge("reward_serve_items", "Items in progress or waiting.")
+        self._down = metrics.Gauge("reward_serve_endpoint_down", "1 while its endpoint is down.")
         self._ended: Counter[tuple[str, str, str]] = Counter()
         self._reported: Counter[tuple[str, str]] = Counter()
         self._count_items = items
@@ -163,6 +164,7 @@ class Metrics(Observer):
         self._ended.clear()
         self._items.set(self._count_items())
         described = self._describe()
+        self._down.set(bool(described.get("outage")))
         for name, counter in self._of_model.items():
             for outcome, count in (described.get(name) or {}).items():
                 if new := count - self._reported[name, outcome]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from reward_serve.engines.base import (
+    EndpointDownError,
     EngineError,
     FrozenModel,
     LabelOutput,
@@ -30,7 +31,7 @@ from reward_serve.explanation import (
     Span,
 )
 from reward_serve.judging.rendering import Parts
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.schema import DOWN_S, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve_answers import Grade
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ def failure_of(error: Exception, what: str) -> ScoreResult:
             return failure(Status.TIMEOUT, str(error))
         case UnusableReplyError():
             return failure(Status.UNPARSEABLE, str(error))
+        case EndpointDownError():
+            status = Status.INVALID if error.is_refusal else Status.ERROR
+            return failure(status, str(error), details={DOWN_S: round(error.down_s, 1)})
         case EngineError():
             return failure(Status.ERROR, str(error))
     logger.error("%s failed", what, exc_info=error)

@@ -29,7 +29,7 @@ from reward_serve.schema import (
     Status,
     failure,
     probability_right,
-    retry_after_s,
+    retry_details,
 )
 
 Scores = Sequence[tuple[float, float]]
@@ -182,8 +182,7 @@ class Composite(RewardModel):
         ]
         if len(scores) < self._quorum:
             status, reason = no_score(parts, self._quorum, "members")
-            if status is Status.OVERLOADED:
-                details["retry_after_s"] = max(retry_after_s(r.details) for r in results.values())
+            details |= retry_details(results.values())
             return failure(status, reason, **about)
         score, label, disagreement = self._aggregate(scores)
         if disagreement is not None:

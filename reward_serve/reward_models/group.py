@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.judge import GroupConfig
+from reward_serve.engines.base import EndpointDownError
 from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -219,6 +220,8 @@ class GroupJudge:
                 async with place():
                     verdict = replace(comparison, responses=shown).verdict(request.reference or "")
                     answers[first, second] = await verdict
+            except EndpointDownError:  # nor does it answer the others
+                raise
             except Exception as error:
                 answers[first, second] = failure_of(error, "a comparison of two responses")
 

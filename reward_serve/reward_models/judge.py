@@ -620,6 +620,7 @@ class Judge(RewardModel):
         return {
             "kind": self.source,
             "engine": self._about,
+            "outage": self.engine.outage,
             "template": default.name,
             "templates": self._config.known_templates,
             **self._config.model_dump(include=_DESCRIBED),

@@ -41,7 +41,7 @@ from reward_serve.schema import (
     Source,
     Status,
     failure,
-    retry_after_s,
+    retry_details,
 )
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
 
@@ -126,8 +126,7 @@ class RubricJudge(Judge):
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
             details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_CUT)}
-        if pause_s := max(retry_after_s(result.details) for result in results):
-            details["retry_after_s"] = pause_s
+        details |= retry_details(results)
         about: dict[str, Any] = {
             "components": parts,
             "template": comparison.template.name,

@@ -20,7 +20,7 @@ from reward_serve.reward_models.base import (
     summed_usage,
 )
 from reward_serve.reward_models.composite import component_of, no_score
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_after_s
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_details
 
 MAX_SCORES = 512
 """Of the states of a request by its references."""
@@ -97,7 +97,5 @@ def with_turns(
         else:
             status, reason = no_score(parts, len(parts), "turns")
             update |= {"score": None, "status": status, "reason": reason, "source": None}
-            if status is Status.OVERLOADED:
-                pause_s = max(retry_after_s(each.details) for each in results)
-                update["details"] = {**(whole.details or {}), "retry_after_s": pause_s}
+            update["details"] = {**(whole.details or {}), **retry_details(results)} or None
     return whole.model_copy(update=update)

@@ -225,7 +225,7 @@ class Dispatcher:
     async def _describe(self, name: str) -> Result:
         try:
             description = await self._models[name].call("describe", within_s=_READY_TIMEOUT_S)
-            return {**description, "ready": True}
+            return {**description, "ready": not description.get("outage")}
         except NoAnswerError:
             return {"name": name, "ready": False}
 

@@ -135,10 +135,8 @@ HALF["usage"] = {"prompt_tokens": None, "completion_tokens": None, "total_tokens
         ("label", completion(), "error", "judge.mode: generate"),  # it has no logprobs
         ("label", {**completion(), "choices": []}, "error", "no choices"),
         ("label", httpx.Response(200, headers=JSON, content=b'{"cho'), "error", "no choices"),
-        ("label", httpx.ConnectError("refused"), "error", "APIConnectionError"),
+        ("label", httpx.ReadTimeout("slow"), "error", "APITimeoutError"),
         ("label", httpx.Response(400, json=REFUSED), "invalid", "too long"),
-        ("label", httpx.Response(401, json=REFUSED), "error", "too long"),
-        ("label", httpx.Response(503, json=REFUSED), "error", "too long"),
         ("label", httpx.Response(429, json=REFUSED), "overloaded", "rate limit"),
     ],
 )

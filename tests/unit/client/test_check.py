@@ -17,11 +17,10 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> None:
     findings = by_name(examine_service(service.url))
-    assert list(findings) == ["models", "ready", "a verdict"]
+    assert list(findings) == ["models", "model rule"]
     assert findings["models"].found == "rule"
-    assert findings["ready"].found == "yes"
-    assert findings["a verdict"].found.startswith("ok, score 1.0, ")
-    assert [finding.remedy for finding in findings.values()] == [None] * 3
+    assert findings["model rule"].found.startswith("ok, score 1.0, ")
+    assert [finding.remedy for finding in findings.values()] == [None] * 2
 
 
 LATE = failure(Status.TIMEOUT, "the engine is gone").model_dump(mode="json")
@@ -32,11 +31,12 @@ LATE = failure(Status.TIMEOUT, "the engine is gone").model_dump(mode="json")
     [
         ("/v1/models", Reply(b"<html>", 404), "service", "HTTP 404, not this service", "start it"),
         ("/v1/models", Reply({"hello": 1}), "service", "HTTP 200, not this service", "start it"),
-        ("/ready", Reply({"status": "waiting"}, 503), "ready", "no", "wait for a replica"),
-        ("/v1/score/batch", Reply({"results": [LATE]}), "a verdict", "timeout, score None", "gone"),
-        ("/v1/score/batch", Reply({"results": [{"status": "ok", "score": 0.0}]}), "a verdict",
+        ("/v1/models", Reply({"models": [{"name": "rule", "ready": False}]}), "model rule",
+         "not ready", "wait for a replica"),
+        ("/v1/score/batch", Reply({"results": [LATE]}), "model rule", "timeout", "gone"),
+        ("/v1/score/batch", Reply({"results": [{"status": "ok", "score": 0.0}]}), "model rule",
          "ok, score 0.0", "should be right"),
-        ("/v1/score/batch", Reply(b"Internal Server Error", 500), "a verdict", "error", "HTTP 500"),
+        ("/v1/score/batch", Reply(b"Server Error", 500), "model rule", "error", "HTTP 500"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_a_problem_with_a_remedy(
@@ -80,7 +80,7 @@ def test_the_command_measures_latency_and_rate(
     assert check(monkeypatch, "--url", service.url, "--requests", "20") == 0
     said = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
 
-    assert list(said) == ["models", "ready", "a verdict", "latency", "a batch"]
+    assert list(said) == ["models", "model rule", "latency", "a batch"]
     assert said["latency"].startswith("median ")
     assert said["a batch"].startswith("20 of 20 ok, ")
     bodies = [call.body for call in service.calls if call.path == "/v1/score/batch"]

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from reward_serve.config.models import ClassifierModel
-from reward_serve.engines.base import LogitsOutput
+from reward_serve.engines.base import FrozenModel, LogitsOutput
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.classifier import Classifier, conversation
 from reward_serve.schema import ScoreRequest, Status, Usage
 from tests.unit.judging.test_conversation import SPECIAL, FakeTokenizer, text_of
 
 
-class FakeEngine:
+class FakeEngine(FrozenModel):
     """Gives the logits it was made with, and keeps what it was asked."""
 
     max_model_len = 65
@@ -31,11 +31,6 @@ class FakeEngine:
     async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
         self.asked.append(text_of(list(token_ids)))
         return LogitsOutput(self._logits, Usage(prompt_tokens=len(token_ids)))
-
-    async def fatal_error(self) -> str | None:
-        return None
-
-    def close(self) -> None: ...
 
 
 def classifier(engine: FakeEngine, **settings: Any) -> Classifier:

@@ -47,6 +47,7 @@ class FakeEngine:
     settings: list[Sampling] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     broken: str | None = None
+    outage: str | None = None
     closed: bool = False
 
     def describe(self) -> dict[str, str]:
