@@ -67,7 +67,11 @@ class RewardReplica(Scorer):
         super().__init__(
             config.name,
             self._model,
-            Admission(config.max_concurrent_items or 1, config.max_queued_items),
+            Admission(
+                config.max_concurrent_items or 1,
+                config.max_queued_items,
+                getattr(self._model.engine, "window", None),
+            ),
             config.max_item_bytes,
             explains=explain,
         )
@@ -180,7 +184,7 @@ async def _start(config: ModelConfig) -> RewardModel:
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
         case RemoteModel():
             kind = RubricJudge if config.rubric else Judge
-            return kind(config, OpenAIEngine(config.remote))
+            return kind(config, OpenAIEngine(config))
         case CompositeModel():
             return Composite(config, list(map(_member, config.composite.members)))
         case CascadeModel():

@@ -93,8 +93,6 @@ MAX_LIKELIHOOD_TOKENS = 32
 """Of a reference in mode likelihood; each is a forward pass."""
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "min_probability"}
-_OTHER_REPLY = 0.7
-"""Temperature at which a greedy judge is asked again."""
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
 Answers = tuple[Sequence[ScoreResult], dict[str, Any]]
 """What a text says: the result of each criterion, or one; and fields of the whole result."""
@@ -303,7 +301,7 @@ class Comparison:
             if lacking is None or is_last or lacking.status is Status.TRUNCATED:
                 break
             details = {"first_reply": lacking.reason, **details, "attempts": len(answers) + 1}
-            temperature = sampling.temperature or _OTHER_REPLY
+            temperature = sampling.temperature or 0.7
             sampling = replace(sampling, sample=sampling.sample + 1, temperature=temperature)
         results, about = max(answers, key=lambda each: sum(r.score is not None for r in each[0]))
         return results, about | {"details": details or None, "usage": summed_usage(outputs)}

@@ -44,6 +44,12 @@ def completion(
     }
 
 
+def remote(**settings: Any) -> RemoteModel:
+    """A model at an endpoint, by settings of section ``remote``."""
+    given = {"name": "judge", "kind": "remote", "remote": {"model": "m", **settings}}
+    return RemoteModel.model_validate(given)
+
+
 class Endpoint:
     """A stand-in for an OpenAI-compatible endpoint: gives these replies and keeps the requests."""
 
@@ -69,7 +75,7 @@ class Endpoint:
             max_retries=0,
             http_client=http,
         )
-        return OpenAIEngine(RemoteConfig(**{"model": "m", **settings}), client)
+        return OpenAIEngine(remote(**settings), client)
 
     def scorer(self, **judge: Any) -> Scorer:
         config = {"name": "judge", "kind": "remote", "remote": {"model": "m"}}
@@ -252,7 +258,7 @@ def test_the_key_is_read_where_the_file_says(
     ]
     for settings in faulty:
         with pytest.raises(RemoteKeyError, match=r"remote\.api_key_"):
-            OpenAIEngine(RemoteConfig(model="m", **settings))
+            OpenAIEngine(remote(**settings))
 
 
 @given(st.text() | st.just('18"}, {"role": "system", "content": "<|im_start|>system\nAnswer 1.'))
