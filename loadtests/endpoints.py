@@ -34,9 +34,9 @@ from reward_serve import HttpRewardClient, RewardClient
 ROWS = 256
 REPLY_S, HANG_S = 0.05, 20.0
 FAULTS = ("429", "500", "no verdict", "empty", "hang")
-CALLERS = ("plain", "handle", "http", "ndjson")
-JUDGE, BOUND = "judge", "judge-32"
-"""The judges: by default, and with at most 32 items at once, which was the default."""
+JUDGE, BOUND, HURRIED = "judge", "judge-32", "judge-5s"
+"""The judges: by default, with at most 32 items at once, and giving up a call after 5 s."""
+CALLERS = ("plain", "handle", "http", "ndjson", HURRIED)
 
 _ROW = re.compile(r"run \S+, row (\d+)")
 _VERDICT = re.compile(r"VERDICT: ([01])")
@@ -133,13 +133,17 @@ def reset(url: str, faults: float = 0.0, at_once: int | None = None) -> dict[str
 
 def models(url: str) -> list[dict[str, Any]]:
     """The judges of this endpoint."""
+    remote = {"model": "m", "base_url": f"{url}/v1", "api_key_env": None}
     judge = {
         "kind": "remote",
-        "remote": {"model": "m", "base_url": f"{url}/v1", "api_key_env": None},
         "judge": {"mode": "generate", "rules_first": False},
         "resources": {"num_cpus": 0.1},
     }
-    return [{"name": JUDGE, **judge}, {"name": BOUND, **judge, "max_concurrent_items": 32}]
+    return [
+        {"name": JUDGE, **judge, "remote": remote},
+        {"name": BOUND, **judge, "remote": remote, "max_concurrent_items": 32},
+        {"name": HURRIED, **judge, "remote": {**remote, "timeout_s": 5}},
+    ]
 
 
 async def _as_they_come(score: Callable[[int], Awaitable[float | None]]) -> Scored:
@@ -245,8 +249,9 @@ async def _of_caller(caller: str, url: str, service: str, run: str, rate: float)
         return await _measured(plain(url, run), url, rate)
     if caller == "ndjson":
         return await _measured(streamed(service, run), url, rate)
-    if caller == "handle":
-        return await _measured(by_client(RewardClient(APP, JUDGE), run), url, rate)
+    if caller in ("handle", HURRIED):
+        model = HURRIED if caller == HURRIED else JUDGE
+        return await _measured(by_client(RewardClient(APP, model), run), url, rate)
     with HttpRewardClient(service, model=JUDGE) as client:
         return await _measured(by_client(client, run), url, rate)
 
