@@ -108,8 +108,8 @@ class JudgeConfig(Templated):
     max_tokens: Count = Field(512, description="maximum tokens to generate, in generate mode")
     attempts: Count | None = Field(
         None,
-        description="generate mode: how often a reply without a verdict is asked for, with another "
-        "seed; default: 2 at an endpoint, else 1. Our own engine is asked once at temperature 0",
+        description="generate mode: how often to ask for a reply with a verdict; default: 2 at an "
+        "endpoint, else 1. An engine of our own is asked once at temperature 0",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0

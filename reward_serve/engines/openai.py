@@ -82,7 +82,7 @@ class Window:
                 return
             kept = self._fastest_s / median_s
             self._fastest_s = median_s / 2  # if the questions are longer, it shrinks only once
-        self.size, self._doubles = max(1.0, kept * self.size), False
+        self.size, self._doubles = max(1.0, max(0.25, kept) * self.size), False
         self._shrunk_at = time.monotonic()
 
 

@@ -177,18 +177,13 @@ class Admission:
     def _give_back(self) -> None:
         self._pace.passed(min(1.0, self._busy / self.slots))
         self._busy -= 1
-        while self._busy < self.slots and (item := self._next()):
-            self._busy += 1
-            item.set_result(None)
-
-    def _next(self) -> asyncio.Future[None] | None:
         for name, key in list(self._keys.items()):
-            while key.waiting:
+            while key.waiting and self._busy < self.slots:  # several if the window has grown
                 item = key.take()
                 if not item.cancelled():  # otherwise its slot goes to the next one
                     self._keys.move_to_end(name)
-                    return item
-        return None
+                    self._busy += 1
+                    item.set_result(None)
 
 
 class Pace:

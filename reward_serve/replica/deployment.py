@@ -64,14 +64,11 @@ class RewardReplica(Scorer):
         self._model = await _start(config)
         self._start_s = {"model": round(time.monotonic() - began, 2)}
         self._model.reads_rubric = reads_rubric(config)
+        window = getattr(self._model.engine, "window", None)
         super().__init__(
             config.name,
             self._model,
-            Admission(
-                config.max_concurrent_items or 1,
-                config.max_queued_items,
-                getattr(self._model.engine, "window", None),
-            ),
+            Admission(config.max_concurrent_items or 1, config.max_queued_items, window),
             config.max_item_bytes,
             explains=explain,
         )

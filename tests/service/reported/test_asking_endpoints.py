@@ -173,7 +173,7 @@ async def test_an_endpoint_that_slows_is_not_asked_for_more() -> None:
 
 async def test_the_window_learns_from_a_real_endpoints_refusals() -> None:
     with endpoint() as url:
-        reset(url, at_once=4)
+        reset(url, at_once=12)
         engine = OpenAIEngine(remote(base_url=f"{url}/v1", api_key_env=None, max_retries=0))
         calls = [engine.generate(Prompt(()), Sampling(8)) for _ in range(32)]
         outputs = await asyncio.gather(*calls, return_exceptions=True)
