@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 
 from loadtests.endpoints import endpoint, reset
 from reward_serve.config.models import RemoteModel
@@ -181,3 +182,19 @@ async def test_the_window_learns_from_a_real_endpoints_refusals() -> None:
     answered = sum(isinstance(output, TextOutput) for output in outputs)
     assert answered < 32 and engine.window.calls == 0
     assert engine.window.size == pytest.approx(answered)
+
+
+async def test_replicas_share_a_minutes_tokens_and_a_reply_counts_what_replies_took() -> None:
+    model = remote(tokens_per_minute=4000, api_key_env=None)
+    model.autoscaling.max_replicas = 4
+    answers = Endpoint(RIGHT)
+    http: Any = httpx.AsyncClient(transport=httpx.MockTransport(answers))
+    engine = OpenAIEngine(model, AsyncOpenAI(api_key="none", http_client=http))
+
+    async def ask(times: int) -> None:
+        for _ in range(times):
+            await engine.generate(Prompt(()), Sampling(800))  # each takes one token
+
+    await asyncio.wait_for(ask(100), 10)  # of 1,000 tokens
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(ask(200), 1)
