@@ -110,9 +110,10 @@ class RemoteConfig(Section):
         description="takes precedence over api_key_env: a file with only the key, or a .env file "
         "that sets the variable named by api_key_env",
     )
-    requests_per_minute: Count | None = Field(None, description="limit of each replica")
+    requests_per_minute: Count | None = Field(None, description="shared by all replicas")
     tokens_per_minute: Count | None = Field(
-        None, description="limit of each replica; a prompt counts one token per three characters"
+        None,
+        description="likewise; a prompt counts one token per three characters, a reply the mean",
     )
     max_retries: Annotated[int, Field(ge=0)] = Field(
         5, description="retries per request, after the endpoint's Retry-After or with backoff"

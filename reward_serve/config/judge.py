@@ -106,6 +106,11 @@ class JudgeConfig(Templated):
     )
     inline_templates: bool = Field(False, description="whether requests may send inline templates")
     max_tokens: Count = Field(512, description="maximum tokens to generate, in generate mode")
+    attempts: Count | None = Field(
+        None,
+        description="generate mode: how often to ask for a reply with a verdict; default: 2 at an "
+        "endpoint, else 1. An engine of our own is asked once at temperature 0",
+    )
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     enable_thinking: bool = Field(

@@ -90,7 +90,7 @@ class _Model(Section):
     max_concurrent_items: Count | None = Field(
         None,
         description="items scored concurrently by a replica; default: twice engine.max_num_seqs, "
-        "or a quarter of it for kind rubric",
+        "or a quarter of it for kind rubric; kind remote: as many as the endpoint takes, up to 256",
     )
     max_queued_items: Count = Field(
         4096, description="items waiting in a replica; further items are rejected as overloaded"
@@ -272,7 +272,7 @@ class RemoteModel(_CoresModel):
     """
 
     _why_no_gpu = "the model runs at the endpoint"
-    _concurrent_items = 32
+    _concurrent_items = 256
 
     kind: Literal["remote"]
     remote: RemoteConfig

@@ -10,9 +10,11 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
+from reward_serve.config.models import RemoteModel
 from reward_serve.engines.base import (
     EndpointDownError,
     EngineError,
@@ -47,6 +49,54 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
+_FIRST_CALLS, _LEAST_ROUND, _MOST_REFUSED = 32, 8, 0.1
+
+
+class Window:
+    """How many calls an endpoint takes at once, learnt from its replies as TCP does (RFC 5681).
+
+    It doubles with each round of replies until a tenth of a round is refused (429) or the endpoint
+    slows, to a median of twice the fastest round's. Then it shrinks, to what was not refused or to
+    what the endpoint answers at its fastest (at least 32), and grows by one a round. No maintained
+    package does this.
+
+    Args:
+        most: bounds it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.size = float(min(most, _FIRST_CALLS))
+        self.calls = 0  # in progress
+        self._most, self._doubles = most, True
+        self._round = list[float]()  # seconds of each reply, inf for a refusal
+        self._fastest_s, self._shrunk_at = math.inf, -math.inf
+
+    async def asked(self, request: Any) -> None:
+        """A hook for the HTTP client."""
+        request.extensions["began"] = time.monotonic()
+
+    async def replied(self, response: Any) -> None:
+        """A hook for the HTTP client."""
+        began, is_refusal = response.request.extensions["began"], response.status_code == 429
+        if began < self._shrunk_at or not (is_refusal or response.is_success):
+            return
+        self._round.append(math.inf if is_refusal else time.monotonic() - began)
+        if len(self._round) < max(_LEAST_ROUND, self.size):
+            return
+        refused, median_s = self._round.count(math.inf) / len(self._round), median(self._round)
+        self._round.clear()
+        kept = max(0.25, 1 - refused)
+        if refused <= _MOST_REFUSED:
+            if 2 * self.calls <= self.size:  # there was nothing more to ask
+                return
+            if self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
+                self._fastest_s = min(median_s, self._fastest_s)
+                self.size = min(self._most, 2 * self.size if self._doubles else self.size + 1)
+                return
+            kept = max(self._fastest_s / median_s, _FIRST_CALLS / self.size)
+            self._fastest_s = median_s / 2  # if the questions are longer, it shrinks only once
+        self.size, self._doubles = max(1.0, kept * self.size), False
+        self._shrunk_at = time.monotonic()
 
 
 class OpenAIEngine(FrozenModel):
@@ -57,26 +107,30 @@ class OpenAIEngine(FrozenModel):
     token every two seconds until it replies, or refuses only that request.
 
     Args:
-        config: the ``remote`` section of the deployments file.
+        model: its ``remote`` section, the bound of its calls at once, and the number of replicas
+            that share its limits.
         client: the endpoint's client; by default created from the configuration.
 
     Raises:
         RemoteKeyError: the API key was not found.
     """
 
-    def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
+    def __init__(self, model: RemoteModel, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
         from openai import AsyncOpenAI, Timeout
 
+        config, replicas = model.remote, model.autoscaling.max_replicas
         self.tokenizer = None
         self.max_model_len = config.max_model_len
+        self.window = Window(model.max_concurrent_items or 1)
+        hooks: Any = {"request": [self.window.asked], "response": [self.window.replied]}
         self._config = config
         self._client = client or AsyncOpenAI(
             api_key=remote_key(config),
             base_url=config.base_url,
             max_retries=config.max_retries,
             timeout=Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s)),
-            http_client=_http_client(),
+            http_client=_http_client(hooks),
         )
         key = config.api_key_file or config.api_key_env or "none"
         url = self._client.base_url
@@ -89,7 +143,10 @@ class OpenAIEngine(FrozenModel):
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
         limits = (config.requests_per_minute, config.tokens_per_minute)
-        self._requests, self._tokens = (AsyncLimiter(n, 60) if n else None for n in limits)
+        self._requests, self._tokens = (
+            AsyncLimiter(max(1.0, n / replicas), 60) if n else None for n in limits
+        )
+        self._written = 0.0  # tokens of a reply, the mean of late
 
     def describe(self) -> dict[str, str]:
         """Model and endpoint, for fingerprints; the endpoint does not report its weights."""
@@ -155,10 +212,12 @@ class OpenAIEngine(FrozenModel):
             shown = (turn.get("content") or "" for turn in messages)
             texts = (each if isinstance(each, str) else each[0]["text"] for each in shown)
             asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
-            await self._tokens.acquire(min(asked + max_tokens, self._tokens.max_rate))
+            written = min(self._written or max_tokens, max_tokens)
+            await self._tokens.acquire(min(asked + written, self._tokens.max_rate))
         while True:
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
             sent[limit := self._limit] = max_tokens
+            self.window.calls += 1
             try:
                 given = await self._client.chat.completions.with_raw_response.create(
                     model=self._config.model,
@@ -184,11 +243,15 @@ class OpenAIEngine(FrozenModel):
                 with suppress(ValueError, RecursionError):
                     reply: dict[str, Any] = given.http_response.json()
                     if isinstance(_at(reply, "choices", 0), dict):
+                        written = _usage(reply).completion_tokens or self._written
+                        self._written += (written - self._written) / (16 if self._written else 1)
                         return reply
                 said = _quoted(given.http_response.text)
                 raise EngineError(
                     f"the endpoint's reply has no choices: {said}; check remote.base_url"
                 )
+            finally:
+                self.window.calls -= 1
 
     def _check(self) -> None:
         if self.outage is not None:
@@ -250,11 +313,11 @@ class OpenAIEngine(FrozenModel):
         return True
 
 
-def _http_client() -> openai.DefaultAsyncHttpxClient:
+def _http_client(hooks: Any) -> openai.DefaultAioHttpClient:
     """The SDK's, which does not try again for a quarter of a minute to connect."""
     import openai
 
-    class Client(openai.DefaultAsyncHttpxClient):
+    class Client(openai.DefaultAioHttpClient):  # httpx's pool is slow
         async def send(self, request: Any, **settings: Any) -> Any:
             try:
                 return await super().send(request, **settings)
@@ -263,7 +326,7 @@ def _http_client() -> openai.DefaultAsyncHttpxClient:
                     raise
                 raise openai.APIConnectionError(request=request) from error
 
-    return Client()
+    return Client(event_hooks=hooks)
 
 
 def _is_down(fault: openai.OpenAIError) -> bool:

@@ -24,6 +24,8 @@ from reward_serve.routing.dispatch import cancelled_by_caller
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
+    from reward_serve.engines.openai import Window
+
 _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
@@ -83,13 +85,14 @@ class Admission:
 
     Args:
         concurrent: maximum items in progress.
+        window: decides how many of them, as it grows and shrinks.
         queued: maximum items waiting; ``place`` rejects further items, except those of a key that
             has less than its share: the whole, divided by the keys with items here.
     """
 
-    def __init__(self, concurrent: int, queued: int) -> None:
-        self.slots = self._free = concurrent
-        """Maximum items in progress."""
+    def __init__(self, concurrent: int, queued: int, window: Window | None = None) -> None:
+        self._concurrent, self._window = concurrent, window
+        self._busy = 0
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
         self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
@@ -97,6 +100,11 @@ class Admission:
         self._turn = 0  # the latest that has ended
         self.items = 0
         """Items in progress or waiting."""
+
+    @property
+    def slots(self) -> int:
+        """Maximum items in progress."""
+        return int(self._window.size) if self._window else self._concurrent
 
     @asynccontextmanager
     async def place(
@@ -152,9 +160,9 @@ class Admission:
             )
 
     async def _slot(self, own: _Key, batch: object) -> None:
-        if self._free:
-            self._pace.passed(1 - self._free / self.slots)
-            self._free -= 1
+        if self._busy < self.slots:
+            self._pace.passed(self._busy / self.slots)
+            self._busy += 1
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         own.add(batch, item)
@@ -167,15 +175,15 @@ class Admission:
             raise
 
     def _give_back(self) -> None:
-        self._pace.passed(1 - self._free / self.slots)
+        self._pace.passed(min(1.0, self._busy / self.slots))
+        self._busy -= 1
         for name, key in list(self._keys.items()):
-            while key.waiting:
+            while key.waiting and self._busy < self.slots:  # several if the window has grown
                 item = key.take()
                 if not item.cancelled():  # otherwise its slot goes to the next one
                     self._keys.move_to_end(name)
+                    self._busy += 1
                     item.set_result(None)
-                    return
-        self._free += 1
 
 
 class Pace:

@@ -64,10 +64,11 @@ class RewardReplica(Scorer):
         self._model = await _start(config)
         self._start_s = {"model": round(time.monotonic() - began, 2)}
         self._model.reads_rubric = reads_rubric(config)
+        window = getattr(self._model.engine, "window", None)
         super().__init__(
             config.name,
             self._model,
-            Admission(config.max_concurrent_items or 1, config.max_queued_items),
+            Admission(config.max_concurrent_items or 1, config.max_queued_items, window),
             config.max_item_bytes,
             explains=explain,
         )
@@ -182,7 +183,7 @@ async def _start(config: ModelConfig) -> RewardModel:
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
         case RemoteModel():
             kind = RubricJudge if config.rubric else Judge
-            return kind(config, OpenAIEngine(config.remote))
+            return kind(config, OpenAIEngine(config))
         case CompositeModel():
             return Composite(config, list(map(_member, config.composite.members)))
         case CascadeModel():

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ from reward_serve.engines.base import (
     Prompt,
     Sampling,
     TextOutput,
+    UnusableReplyError,
 )
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import Cut, ShownPrompt, Turn
@@ -92,6 +94,8 @@ MAX_LIKELIHOOD_TOKENS = 32
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "min_probability"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
+Answers = tuple[Sequence[ScoreResult], dict[str, Any]]
+"""What a text says: the result of each criterion, or one; and fields of the whole result."""
 _Both = tuple[Grade | None, ScoreResult]
 """The rules' grade, None without rules, and the model's result."""
 _Report = Callable[[float, float], None]
@@ -261,17 +265,46 @@ class Comparison:
 
     async def _by_text(self, reference: str) -> ScoreResult:
         """Generate the verdict."""
-        prompt = await self.render(reference)
-        output = await self.answer(self.engine.generate, prompt, self.generation.sampling)
+        (result,), about = await self.written(await self.render(reference), self._read)
+        described = {"template": self.template.name, "fingerprint": self.fingerprint}
+        return result.model_copy(update=described | about)
+
+    def _read(self, output: TextOutput) -> Answers:
         result = read_verdict(self.template, output.text, output.cut_off)
-        if result.score is None:
-            self.forget(prompt)
-        else:
+        if result.score is not None:
             result.source = "cache" if output.cached else self.judge.source
             result.critique = self.critique(output.text)
-        about = {"template": self.template.name, "fingerprint": self.fingerprint}
-        details = cut_details(prompt) or None
-        return result.model_copy(update={**about, "details": details, "usage": output.usage})
+        return [result], {}
+
+    async def written(self, prompt: Prompt, read: Callable[[TextOutput], Answers]) -> Answers:
+        """What is read of a generated text; one that lacks a verdict is asked for again.
+
+        Another attempt has another seed and a temperature, and begins in the first half of the time
+        left. A text that was cut off would be again. ``usage`` and ``details`` are of all attempts.
+
+        Raises:
+            EngineError: the engine failed.
+        """
+        sampling, details = self.generation.sampling, cut_details(prompt)
+        ends = time.monotonic() + self.request.timeout_s / 2
+        outputs, answers = list[TextOutput](), list[Answers]()
+        while True:
+            try:
+                outputs.append(await self.answer(self.engine.generate, prompt, sampling))
+                answers.append(read(outputs[-1]))
+            except UnusableReplyError as error:
+                answers.append(([self.result(Status.UNPARSEABLE, reason=str(error))], {}))
+            lacking = next((result for result in answers[-1][0] if result.score is None), None)
+            if lacking is not None:
+                self.forget(prompt)
+            is_last = len(answers) == self.judge.attempts(sampling) or time.monotonic() > ends
+            if lacking is None or is_last or lacking.status is Status.TRUNCATED:
+                break
+            details = {"first_reply": lacking.reason, **details, "attempts": len(answers) + 1}
+            temperature = sampling.temperature or 0.7
+            sampling = replace(sampling, sample=sampling.sample + 1, temperature=temperature)
+        results, about = max(answers, key=lambda each: sum(r.score is not None for r in each[0]))
+        return results, about | {"details": details or None, "usage": summed_usage(outputs)}
 
     def critique(self, text: str) -> str | None:
         """The last sentence for the policy in the judge's text, if its template asks for one.
@@ -730,6 +763,12 @@ class Judge(RewardModel):
     def budget(self, template: Template) -> int:
         """Maximum tokens of the response to show."""
         return self._config.response_tokens or template.response_tokens
+
+    def attempts(self, sampling: Sampling) -> int:
+        """How often a text with a verdict is asked for; the same one is not written twice."""
+        if self.source == "judge" and not sampling.temperature:
+            return 1
+        return self._config.attempts or (2 if self.source == "remote" else 1)
 
     def _rules(self, template: Template) -> RulesName | None:
         """The rules that decide before the model; None if no rules do."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
-from reward_serve.engines.base import Engine
+from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -33,7 +33,7 @@ from reward_serve.reward_models.composite import (
     component_of,
     no_score,
 )
-from reward_serve.reward_models.judge import Comparison, Judge, cut_details
+from reward_serve.reward_models.judge import Answers, Comparison, Judge
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import (
     ScoreRequest,
@@ -45,11 +45,7 @@ from reward_serve.schema import (
 )
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
 
-_CUT = "cut_"
-_Answers = tuple[list[ScoreResult], dict[str, str | None]]
-"""The result of each criterion; and of a text that answers all, itself, its reason and critique."""
-
-
+_KEPT = ("cut_", "attempts", "first_reply")
 _JSON = json.JSONDecoder(strict=False, object_pairs_hook=without_twins)  # with lines in a reason
 _GOES_ON = re.compile(r"""["'\u2019\u201d]\s*[:}]""")
 # Models write LaTeX in JSON: \sqrt, which is no escape, and \frac and \theta, which are others.
@@ -117,7 +113,7 @@ class RubricJudge(Judge):
         return self._named[rubric]
 
     def _result(
-        self, comparison: Comparison, criteria: Sequence[Criterion], answers: _Answers
+        self, comparison: Comparison, criteria: Sequence[Criterion], answers: Answers
     ) -> ScoreResult:
         results, said = answers
         pairs = list(zip(criteria, results, strict=True))
@@ -125,7 +121,7 @@ class RubricJudge(Judge):
         scores = [(r.score, c.weight) for c, r in pairs if r.score is not None]
         details: dict[str, Any] = {"criteria": len(criteria), "criteria_answered": len(scores)}
         for result in results:
-            details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_CUT)}
+            details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_KEPT)}
         details |= retry_details(results)
         about: dict[str, Any] = {
             "components": parts,
@@ -162,7 +158,7 @@ class RubricJudge(Judge):
 
 async def _one_by_one(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> _Answers:
+) -> Answers:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
@@ -193,7 +189,7 @@ def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
 
 async def _in_one_text(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> _Answers:
+) -> Answers:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = comparison.template.label
     default = form.values if form else YES_OR_NO
@@ -203,26 +199,27 @@ async def _in_one_text(
         for criterion, values in zip(criteria, choices, strict=True)
     ]
     prompt = await replace(comparison, criterion="\n".join(lines)).render(reference)
-    output = await comparison.answer(
-        comparison.engine.generate, prompt, comparison.generation.sampling
-    )
-    text, reason = visible(output.text, output.cut_off), None
-    if isinstance(text, ScoreResult):
-        comparison.forget(prompt)
-        results = [text] * len(criteria)
-    else:
-        names = {criterion.name for criterion in criteria}
-        said, start = _last_object(text, comparison.template.written.verdict, names)
-        reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
-        source: Source = "cache" if output.cached else comparison.judge.source
-        results = [
-            _chosen(said.get(criterion.name), values, source)
-            for criterion, values in zip(criteria, choices, strict=True)
-        ]
-        if any(result.score is None for result in results):
-            comparison.forget(prompt)
-    first = {"usage": output.usage, "details": cut_details(prompt)}
-    about = {"text": output.text, "reason": reason, "critique": comparison.critique(output.text)}
+
+    def read(output: TextOutput) -> Answers:
+        text, reason = visible(output.text, output.cut_off), None
+        if isinstance(text, ScoreResult):
+            results = [text]
+        else:
+            names = {criterion.name for criterion in criteria}
+            said, start = _last_object(text, comparison.template.written.verdict, names)
+            reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
+            source: Source = "cache" if output.cached else comparison.judge.source
+            results = [
+                _chosen(said.get(criterion.name), values, source)
+                for criterion, values in zip(criteria, choices, strict=True)
+            ]
+        critique = comparison.critique(output.text)
+        return results, {"text": output.text, "reason": reason, "critique": critique}
+
+    results, about = await comparison.written(prompt, read)
+    if len(results) < len(criteria):  # nothing was read
+        results = [results[0]] * len(criteria)
+    first = {name: about.pop(name) for name in ("usage", "details")}
     return [results[0].model_copy(update=first), *results[1:]], about
 
 

@@ -291,7 +291,7 @@ async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]
     unruled = config.model_copy(
         update={"judge": config.judge.model_copy(update={"rules_first": False})}
     )
-    model = Judge(unruled, OpenAIEngine(config.remote, client))
+    model = Judge(unruled, OpenAIEngine(config, client))
     result = await Scorer("judge", model, Admission(8, 8)).score(ASKED)
     assert (result["status"], result["score"]) == ("ok", 1.0)
     assert len(endpoint.asked) == 1
