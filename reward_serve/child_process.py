@@ -5,9 +5,10 @@ signal handler nor another thread can interrupt. A child's CPU-time alarm has no
 kills the process. The next one is forked from a process that has imported the function's module: an
 import of sympy takes a second, a fork some milliseconds.
 
-A call first has ``_QUICK_S`` seconds of CPU time; if it needs more, it is repeated in a lane of its
-own, so that others do not wait for it. A process that uses no CPU time, since it is stopped or
-others use the cores, is killed after a multiple of its limit in real time.
+An item's calls together have ``_QUICK_S`` seconds of CPU time in the quick lane. What is left then
+goes to the slow lane, as does at once what was slow before. Items wait for a lane by key and batch,
+as for the slots of a replica. A process that uses no CPU time, since it is stopped or others use
+the cores, is killed after a multiple of its limit in real time.
 """
 
 from __future__ import annotations
@@ -23,86 +24,116 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 from reward_serve_answers import UndecidedError, VerifierError
 
+if TYPE_CHECKING:
+    from reward_serve.engines.base import Place
+
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
-_MAX_QUICK = 4
+_LEAST_S = 0.001  # for an item's next call; a timer of 0 would be none
+_MAX_PROCESSES = 16
+_MAX_KNOWN = 2**14  # slow calls that are remembered
 _WALL = 20  # wall-clock limit of a quick call, in CPU time limits
 _SLOW_WALL = 60
 _START_S = 30.0  # for the first process, which may import sympy
 
-
-class _NotQuickError(Exception):
-    """A call needs more than ``_QUICK_S``."""
+_Call = tuple[str, ...]
 
 
 class ChildProcess:
     """Runs one function's calls in child processes, which are replaced if they end.
 
-    Quick calls run side by side on half of the cores, at most four; slow ones one at a time.
+    The lanes have as many processes together as there are cores besides the caller's, at most 16
+    and at least one each; a quarter of them are slow.
 
     Args:
         function: ``package.module:name``; takes strings and returns a JSON value.
-        limit_s: CPU time limit of a call, in seconds.
+        limit_s: CPU time limit of an item's calls, in seconds.
     """
 
     def __init__(self, function: str, limit_s: float) -> None:
         self._function = function
         self._limit_s = limit_s
-        lanes = min(_MAX_QUICK, max(1, (os.cpu_count() or 1) // 2))
-        self._quick = ThreadPoolExecutor(lanes, thread_name_prefix="verifier")
-        self._slow = ThreadPoolExecutor(1, thread_name_prefix="slow verifier")
+        cores = min(_MAX_PROCESSES, len(os.sched_getaffinity(0)))
+        slow = max(1, cores // 4)
+        self._quick = _Lane("verifier", max(1, cores - 1 - slow), _QUICK_S, _WALL * limit_s)
+        self._slow = _Lane("slow verifier", slow, limit_s, _SLOW_WALL * limit_s)
+        self._known: dict[int, bool] = {}  # slow calls: whether each exceeded the limit alone
         self._idle: list[_Worker] = []
         self._lock = threading.Lock()
         self._forker: _Forker | None = None
 
-    async def call(self, *arguments: str) -> Any:
-        """Call the function in a child process.
+    async def call(self, *calls: _Call, place: Place | None = None) -> list[Any]:
+        """The function's value for the arguments of each of an item's calls.
+
+        Args:
+            calls: the arguments of each.
+            place: the item's, by which it waits for a lane; None to wait in the order of calls.
+
+        Returns:
+            The values in order; an ``UndecidedError`` for a call that raised, that exceeded the
+            item's CPU time, or was not reached in it.
 
         Raises:
-            UndecidedError: the call exceeded its CPU time, or raised.
             VerifierError: the process did not answer in time, or ended for another reason.
+            OverloadedError: the lane is too slow for the item's deadline.
         """
-        try:
-            return await asyncio.wrap_future(self._quick.submit(self._ask, arguments, _QUICK_S))
-        except _NotQuickError:
-            return await asyncio.wrap_future(self._slow.submit(self._ask, arguments, self._limit_s))
+        values: dict[_Call, Any] = {}
+        left = [call for call in dict.fromkeys(calls) if not self._known.get(hash(call))]
+        for lane in (self._quick, self._slow):
+            slow = [call for call in left if hash(call) in self._known]
+            asked = [call for call in left if call not in slow]
+            asked += slow if lane is self._slow else []
+            if not asked:
+                continue
+            async with place.lane(lane, lane.width) if place else nullcontext():
+                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, asked))
+            values |= zip(asked, answers, strict=False)
+            left = [call for call in left if call not in values]
+            if len(answers) < len(asked):
+                alone = lane is self._slow and not answers
+                self._known[hash(asked[len(answers)])] = alone
+                if len(self._known) > _MAX_KNOWN:
+                    del self._known[next(iter(self._known))]
+        too_slow = UndecidedError("too_slow", f"more than {self._limit_s:g} s of CPU time")
+        return [values.get(call, too_slow) for call in calls]
 
     def close(self) -> None:
         """Kill the child processes."""
         for lane in (self._quick, self._slow):
-            lane.shutdown(wait=False, cancel_futures=True)
+            lane.threads.shutdown(wait=False, cancel_futures=True)
         if self._forker is not None:
             for worker in self._idle:
                 self._forker.end(worker)
             self._forker.close()
 
-    def _ask(self, arguments: tuple[str, ...], limit_s: float) -> Any:
-        wall_s = (_WALL if limit_s == _QUICK_S else _SLOW_WALL) * self._limit_s
+    def _ask(self, lane: _Lane, calls: list[_Call]) -> list[Any]:
+        """The calls' values, without those after the lane's limit."""
         worker = self._worker()
         try:
-            reply = worker.exchange([limit_s, *arguments], wall_s)
+            answers = worker.exchange([lane.limit_s, *calls], lane.wall_s)
         except TimeoutError:
             worker.forker.end(worker)
             raise VerifierError(
-                f"the verifier's process did not answer within {wall_s:g} s and was replaced; retry"
+                f"the verifier's process did not answer within {lane.wall_s:g} s and was replaced; "
+                "retry"
             ) from None
-        if not reply:
-            code = worker.forker.end(worker)
-            if code == -signal.SIGPROF and limit_s < self._limit_s:
-                raise _NotQuickError
-            if code == -signal.SIGPROF:
-                raise UndecidedError("too_slow", f"more than {limit_s:g} s of CPU time")
+        if len(answers) == len(calls):
+            self._idle.append(worker)
+        elif (code := worker.forker.end(worker)) != -signal.SIGPROF:
             raise VerifierError(f"the verifier's process ended with exit code {code}")
-        self._idle.append(worker)
-        answer = json.loads(reply)
-        if "error" in answer:
-            raise UndecidedError("not_computed", answer["error"])
-        return answer["value"]
+        return [
+            UndecidedError("not_computed", answer["error"])
+            if "error" in answer
+            else answer["value"]
+            for answer in map(json.loads, answers)
+        ]
 
     def _worker(self) -> _Worker:
         with self._lock:
@@ -112,21 +143,29 @@ class ChildProcess:
             return self._idle.pop() if self._idle else self._forker.fork()
 
 
+class _Lane:
+    """Threads that each wait for a process, and the limits of its calls."""
+
+    def __init__(self, name: str, width: int, limit_s: float, wall_s: float) -> None:
+        self.width, self.limit_s, self.wall_s = width, limit_s, wall_s
+        self.threads = ThreadPoolExecutor(width, thread_name_prefix=name)
+
+
 class _Worker:
-    """A process that answers one call after the other on a socket."""
+    """A process that answers messages of calls on a socket."""
 
     def __init__(self, forker: _Forker, process: int, channel: socket.socket) -> None:
         self.forker, self.process, self.channel = forker, process, channel
 
-    def exchange(self, message: Any, wall_s: float) -> str:
-        """The answer to a message; empty if the process has ended."""
+    def exchange(self, message: Sequence[Any], wall_s: float) -> list[str]:
+        """The answer to each call of a message, until the process ended."""
         self.channel.settimeout(wall_s)
-        try:
+        answers: list[str] = []
+        with suppress(ConnectionError), self.channel.makefile("r", encoding="utf-8") as lines:
             self.channel.sendall(json.dumps(message).encode() + b"\n")
-            with self.channel.makefile("r", encoding="utf-8") as answers:
-                return answers.readline()
-        except ConnectionError:
-            return ""
+            while len(answers) < len(message) - 1 and (line := lines.readline()).endswith("\n"):
+                answers.append(line)
+        return answers
 
 
 class _Forker:
@@ -139,7 +178,7 @@ class _Forker:
             number = theirs.fileno()
             code = f"from {__name__} import main; main({function!r}, {number})"
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code], pass_fds=[number], start_new_session=True
+                [sys.executable, "-P", "-c", code], pass_fds=[number], start_new_session=True
             )
         self._lock = threading.Lock()
 
@@ -209,16 +248,17 @@ def main(function: str, control: int) -> None:
 
 
 def _work(call: Any, channel: socket.socket) -> None:
-    """Read lines of a limit and arguments, write lines with the value or the error; then exit."""
+    """Read lines of a limit and calls, write a line with each value or error; then exit."""
     with channel.makefile("rw", encoding="utf-8") as lines:
         for line in lines:
-            limit_s, *arguments = json.loads(line)
-            signal.setitimer(signal.ITIMER_PROF, limit_s)
-            try:
-                answer = {"value": call(*arguments)}
-            except Exception as error:
-                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            lines.write(json.dumps(answer) + "\n")
-            lines.flush()
+            left_s, *calls = json.loads(line)
+            for arguments in calls:
+                signal.setitimer(signal.ITIMER_PROF, max(left_s, _LEAST_S))
+                try:
+                    answer = {"value": call(*arguments)}
+                except Exception as error:
+                    answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+                left_s, _ = signal.setitimer(signal.ITIMER_PROF, 0)
+                lines.write(json.dumps(answer) + "\n")
+                lines.flush()
     os._exit(0)

@@ -81,7 +81,9 @@ def grade_calls(
             if name != other:
                 return Grade(WRONG, "other_name", answer)
             if given != wanted:
-                return Grade(WRONG, _difference(given, wanted), answer)
+                how, *place = _difference(read_json(given), read_json(wanted))
+                where = ".".join(map(str, reversed(place)))
+                return Grade(WRONG, shown(f"{how}:{where}"), answer)
         return Grade(RIGHT, "calls_equal" if calls else "no_call", answer)
     except (ValueError, RecursionError):
         return Grade(WRONG, "arguments_not_json")
@@ -92,7 +94,7 @@ def read_json(text: str) -> Any:
 
     Whole numbers are integers, other numbers exact decimals.
     """
-    return json.loads(text, parse_float=_number, parse_constant=_number, object_pairs_hook=_unique)
+    return _JSON.decode(text)
 
 
 def shown(text: str) -> str:
@@ -112,6 +114,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise ValueError("a key occurs twice")
     return value
+
+
+_JSON = json.JSONDecoder(parse_float=_number, parse_constant=_number, object_pairs_hook=_unique)
 
 
 def _expected(reference: str, defaults: _Defaults) -> list[_Call]:
@@ -144,7 +149,9 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
     if not blocks and not _may_call(visible):
         return []
     try:
-        value = [read_json(body) for body, _, _ in blocks] or read_json(visible)
+        if blocks:
+            return [_parts(read_json(body)) for body, _, _ in blocks]
+        value = read_json(visible)
         return [_parts(each) for each in (value if isinstance(value, list) else [value])]
     except (ValueError, RecursionError):
         if any(body.lstrip().startswith("{") for body, _, _ in blocks):
@@ -200,19 +207,14 @@ def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
     return found
 
 
-def _difference(found: str, expected: str) -> str:
-    """The first place where two objects of arguments differ, after how they do."""
-    left = [("", read_json(found), read_json(expected))]
-    for path, one, other in left:
-        if isinstance(one, list) and isinstance(other, list):
-            one, other = dict(enumerate(one)), dict(enumerate(other))
-        if not isinstance(one, dict) or not isinstance(other, dict):
-            if type(one) is not type(other) or one != other:
-                return shown(f"other_value:{path[1:]}")
-            continue
-        for key in {**other, **one}:
-            if key not in one or key not in other:
-                how, place = "missing" if key in other else "unknown", f"{path}.{key}"[1:]
-                return shown(f"{how}_key:{place}")
-            left.append((f"{path}.{key}", one[key], other[key]))
-    return "other_value"
+def _difference(one: Any, other: Any) -> list[str | int]:
+    """How two values differ first, and the keys to the place, the innermost first."""
+    if isinstance(one, list) and isinstance(other, list):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return [] if type(one) is type(other) and one == other else ["other_value"]
+    for key in {**other, **one}:
+        if key not in one or key not in other:
+            return ["missing_key" if key in other else "unknown_key", key]
+    differences = ((key, _difference(one[key], other[key])) for key in other)
+    return next(([*place, key] for key, place in differences if place), [])

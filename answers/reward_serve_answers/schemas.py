@@ -17,19 +17,23 @@ from reward_serve_answers.calls import read_json, shown
 from reward_serve_answers.thinking import has_tag, read_thinking
 from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
-_BLOCK = re.compile(r"^[ \t]*```[ \t]*(\w*)(.*?)```[ \t]*$", re.MULTILINE | re.DOTALL)
-_OPEN = re.compile(r"^[ \t]*```", re.MULTILINE)
+_OPEN = re.compile(r"^[ \t]*```[ \t]*(\w*)", re.MULTILINE)
+_CLOSE = re.compile(r"```[ \t]*$", re.MULTILINE)
 _REFERENCE = re.compile(r'"\$(?:ref|dynamicRef)": ("[^"]*")')
 
 
 def compare(response: str, schema: str) -> list[Any]:
-    """Score, rule and answer of a grade, for a child process: a ``pattern`` can take forever.
+    """Score, rule and answer of a grade, for a child process: a schema can take forever.
 
     The JSON is the last block fenced as ``json``, or without a name; else the whole response after
-    its thinking. A tag of thinking in the JSON is data; beside it, it may be either.
+    its thinking. A tag of thinking in the JSON is data; beside it, it may be either. Of a schema
+    that is not usable, the rule is ``reference_not_read`` and the answer says why.
     """
-    validator, visible = validator_of(schema), read_thinking(response)
-    body = response
+    try:
+        validator = validator_of(schema)
+    except UnusableReferenceError as error:
+        return [ABSTAINED, "reference_not_read", str(error)]
+    body, visible = response, read_thinking(response)
     try:
         value = read_json(body)
     except ValueError:
@@ -42,19 +46,21 @@ def compare(response: str, schema: str) -> list[Any]:
             return [grade.score, grade.rule, None]
         if has_tag(text.replace(body, "")):
             return [ABSTAINED, "thinking_in_doubt", None]
-    error = next(validator.iter_errors(value), None)
-    rule = f"schema_{error.validator}:{error.json_path}" if error else "schema_fits"
-    return [WRONG if error else RIGHT, shown(rule), shown(body.strip())]
+    fault = next(validator.iter_errors(value), None)
+    rule = f"schema_{fault.validator}:{fault.json_path}" if fault else "schema_fits"
+    return [WRONG if fault else RIGHT, shown(rule), shown(body.strip())]
 
 
 def _body(text: str) -> str:
-    found = list(_BLOCK.finditer(text))
-    if not found:
-        return text
-    if _OPEN.search(text, found[-1].end()):  # the response was cut off in a block
-        return ""
-    blocks = {block[1].lower(): block[2] for block in found}
-    return blocks.get("json", blocks.get("", ""))
+    blocks: dict[str, str] = {}
+    end = 0
+    while opening := _OPEN.search(text, end):
+        closing = _CLOSE.search(text, opening.end())
+        if closing is None:
+            return "" if blocks else text  # the response was cut off in a block
+        blocks[opening[1].lower()] = text[opening.end() : closing.start()]
+        end = closing.end()
+    return blocks.get("json", blocks.get("", "")) if blocks else text
 
 
 @lru_cache(maxsize=8)

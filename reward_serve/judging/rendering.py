@@ -38,7 +38,7 @@ _EDGE = 8  # tokens where a part begins or ends, which may differ from the whole
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 _FENCES = (*FIELDS, "turn", "call")
-_FENCE = re.compile(r"<(?=\s*/?\s*(?:" + "|".join(_FENCES) + r")(?:_\d)?\b)", re.IGNORECASE)
+_FENCE = re.compile(r"<(?=\s*+/?\s*+(?:" + "|".join(_FENCES) + r")(?:_\d)?\b)", re.IGNORECASE)
 
 
 def by_characters(text: str) -> tuple[list[int], list[int]]:

@@ -4,7 +4,8 @@ Serve counts calls, and one call may carry a thousand items. Slots go to the API
 that one run cannot starve another, and within a key to the waiting batches in rounds, so that a
 single request never waits for a whole batch. A batch gets several slots a round, so that later
 batches do not overtake the last items of a small one. An item that cannot finish by its deadline is
-rejected at once; otherwise a queue longer than the deadlines would answer nobody in time.
+rejected at once; otherwise a queue longer than the deadlines would answer nobody in time. An item
+that waits for a lane of a few processes holds no slot.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.engines.base import TURN, EngineError, OverloadedError
+from reward_serve.engines.base import PLACE, TURN, EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
 from reward_serve.routing.dispatch import cancelled_by_caller
 
@@ -37,22 +39,23 @@ _Queue = OrderedDict[asyncio.Future[None], None]
 class _Key:
     """The items of one API key, those that wait by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_round: int) -> None:
         self.items = self.waiting = self.turn = 0
+        self._per_round = per_round
         self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
         self._given = 0  # slots that the first batch has received in this round
         self._next_round = 0  # waiting items that one whole round admits
 
     def ahead(self, batch: object) -> int:
         """The key's waiting items that get their slots before the batch's next."""
-        rounds = len(self._batches.get(batch, ())) // _PER_ROUND + 1
+        rounds = len(self._batches.get(batch, ())) // self._per_round + 1
         return min(self.waiting, rounds * self._next_round)
 
     def add(self, batch: object, item: asyncio.Future[None]) -> None:
         queue = self._batches.setdefault(batch, OrderedDict())
         queue[item] = None
         self.waiting += 1
-        self._next_round += len(queue) <= _PER_ROUND
+        self._next_round += len(queue) <= self._per_round
 
     def take(self) -> asyncio.Future[None]:
         """Remove the item whose turn it is."""
@@ -61,7 +64,7 @@ class _Key:
         self.remove(batch, item)
         if queue and not item.cancelled():
             self._given += 1
-            if self._given >= _PER_ROUND:
+            if self._given >= self._per_round:
                 self._batches.move_to_end(batch)
                 self._given = 0
         return item
@@ -71,7 +74,7 @@ class _Key:
         queue = self._batches.get(batch, OrderedDict())
         if item not in queue:
             return
-        self._next_round -= len(queue) <= _PER_ROUND
+        self._next_round -= len(queue) <= self._per_round
         self.waiting -= 1
         del queue[item]
         if not queue:
@@ -88,18 +91,27 @@ class Admission:
         window: decides how many of them, as it grows and shrinks.
         queued: maximum items waiting; ``place`` rejects further items, except those of a key that
             has less than its share: the whole, divided by the keys with items here.
+        per_round: slots for one batch in a round.
     """
 
-    def __init__(self, concurrent: int, queued: int, window: Window | None = None) -> None:
+    def __init__(
+        self,
+        concurrent: int,
+        queued: int,
+        window: Window | None = None,
+        per_round: int = _PER_ROUND,
+    ) -> None:
         self._concurrent, self._window = concurrent, window
         self._busy = 0
         self.capacity = concurrent + queued
         """Maximum items in progress or waiting."""
         self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
+        self._per_round = per_round
+        self._lanes: dict[object, Admission] = {}
         self._pace = Pace()
         self._turn = 0  # the latest that has ended
         self.items = 0
-        """Items in progress or waiting."""
+        """Items in progress, in a lane or waiting."""
 
     @property
     def slots(self) -> int:
@@ -121,7 +133,8 @@ class Admission:
             OverloadedError: the queue is full, or too long for the item's deadline.
         """
         batch = object() if batch is None else batch
-        own = self._keys.get(key) or _Key()
+        ends = time.monotonic() + within_s
+        own = self._keys.get(key) or _Key(self._per_round)
         self._check(within_s, own, batch)
         self._keys.setdefault(key, own).items += 1
         self.items += 1
@@ -129,12 +142,12 @@ class Admission:
             await self._slot(own, batch)
             turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
             TURN.set(turn)
+            place = _Place(self, turn, batch, key, ends)
+            PLACE.set(place)
             try:
                 yield
             finally:
-                self._turn = max(self._turn, turn)
-                self._give_back()
-                self._pace.done()
+                place.leave()
         finally:
             self.items -= 1
             own.items -= 1
@@ -151,7 +164,7 @@ class Admission:
             )
         ahead = own.ahead(batch)
         ahead += sum(min(each.waiting, ahead + 1) for each in others)
-        wait_s = self._pace.seconds(self.items - waiting + ahead + 1)
+        wait_s = self._pace.seconds(self._busy + ahead + 1)
         if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
                 f"with {self.items} items in this replica, this one would take {wait_s:.1f} s, "
@@ -174,6 +187,16 @@ class Admission:
             own.remove(batch, item)
             raise
 
+    def leave(self, turn: int) -> None:
+        """Take back the slot of an item with this turn."""
+        self._turn = max(self._turn, turn)
+        self._give_back()
+        self._pace.done()
+
+    def lane(self, lane: object, width: int) -> Admission:
+        """The queue of a lane."""
+        return self._lanes.setdefault(lane, Admission(width, self.capacity, per_round=1))
+
     def _give_back(self) -> None:
         self._pace.passed(min(1.0, self._busy / self.slots))
         self._busy -= 1
@@ -184,6 +207,33 @@ class Admission:
                     self._keys.move_to_end(name)
                     self._busy += 1
                     item.set_result(None)
+
+
+@dataclass
+class _Place:
+    """Where an item stands, and its slot until it leaves it."""
+
+    admission: Admission
+    turn: int
+    batch: object
+    key: str | None
+    ends: float
+    holds: bool = True
+
+    def leave(self) -> None:
+        if self.holds:
+            self.holds = False
+            self.admission.leave(self.turn)
+
+    @asynccontextmanager
+    async def lane(self, lane: object, width: int) -> AsyncIterator[None]:
+        self.leave()
+        queue, left_s = self.admission.lane(lane, width), self.ends - time.monotonic()
+        try:
+            async with queue.place(left_s, self.batch, self.key):
+                yield
+        finally:
+            PLACE.set(self)
 
 
 class Pace:

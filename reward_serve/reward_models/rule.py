@@ -11,7 +11,7 @@ import math
 import numbers
 import pkgutil
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version as installed_version
@@ -20,6 +20,7 @@ from typing import Any
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
+from reward_serve.engines.base import PLACE
 from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import (
     InvalidRequestError,
@@ -65,7 +66,7 @@ class Verifier:
 
     Attributes:
         fingerprint: everything that affects its grades.
-        verify: grades a request's response by one reference, "" if the request has none; raises
+        verify: grades a request's response by each reference, "" if the request has none; raises
             ``UnusableReferenceError``, or ``VerifierError`` if it fails.
         needs_reference: whether a request without a reference is invalid.
         reads_answers: whether it reads only a turn's text, and no calls of tools.
@@ -73,7 +74,7 @@ class Verifier:
     """
 
     fingerprint: str
-    verify: Callable[[ScoreRequest, str], Awaitable[Grade]]
+    verify: Callable[[ScoreRequest, Sequence[str]], Awaitable[list[Grade]]]
     needs_reference: bool = True
     reads_answers: bool = True
     child: ChildProcess | None = None
@@ -99,13 +100,15 @@ def _text(config: RuleConfig) -> Verifier:
     """A verifier of ``reward_serve_answers`` that takes microseconds; in a thread if it is long."""
     name = config.verifier
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
-        texts = request.judged, reference
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        grade: Callable[[str, str], Grade]
         if name == "choice":
             asked = (turn.text for turn in request.conversation if turn.role == "user")
-            question = "\n".join(asked)
-            return await off_loop(takes_long(request), grade_choice, *texts, question)
-        return await off_loop(takes_long(request), TEXT_VERIFIERS[name], *texts)
+            grade = partial(grade_choice, question="\n".join(asked))
+        else:
+            grade = TEXT_VERIFIERS[name]
+        is_long, response = takes_long(request), request.judged
+        return [await off_loop(is_long, grade, response, reference) for reference in references]
 
     return Verifier(f"verifier={name};version={VERSION}", verify)
 
@@ -114,17 +117,18 @@ def _math(_: RuleConfig) -> Verifier:
     """Compares final answers that are not plain numbers by ``formulas``, in child processes."""
     child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
-        grade = await off_loop(takes_long(request), final_formula, request.judged, reference)
-        if grade.rule != FORMULA or grade.answer is None:
-            return grade
-        try:
-            score, rule = await child.call(grade.answer, gold_answer(reference))
-        except UndecidedError as error:
-            return Grade(ABSTAINED, error.rule)
-        if rule == "reference_not_read":
-            raise UnusableReferenceError(not_latex(reference))
-        return Grade(score, rule, grade.answer)
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        is_long, response = takes_long(request), request.judged
+        grades = [await off_loop(is_long, final_formula, response, each) for each in references]
+        calls = {
+            place: (grade.answer, gold_answer(references[place]))
+            for place, grade in enumerate(grades)
+            if grade.rule == FORMULA and grade.answer is not None
+        }
+        values = await child.call(*calls.values(), place=PLACE.get())
+        for place, value in zip(calls, values, strict=True):
+            grades[place] = _grade(value, calls[place][0], not_latex(references[place]))
+        return grades
 
     library = installed_version("math-verify")
     fingerprint = f"verifier=math;version={VERSION};math_verify={library}"
@@ -141,36 +145,47 @@ def _pattern(config: RuleConfig) -> Verifier:
     reads_tags = has_tag(pattern)
     child = ChildProcess("reward_serve_answers.verifiers:last_match", LIMIT_S)
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
-        gold_answer(reference)
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        for reference in references:
+            gold_answer(reference)
         visible = read_thinking(request.judged)
         if reads_tags:
             visible = Visible(request.judged, request.judged)
-        try:
-            match: list[Any] | None = await child.call(pattern, visible.text)
-        except UndecidedError as error:
-            return Grade(ABSTAINED, error.rule)
+        (match,) = await child.call((pattern, visible.text), place=PLACE.get())
+        if isinstance(match, UndecidedError):
+            return [Grade(ABSTAINED, match.rule)]
         if match is None:
-            return visible.settled(Grade(WRONG, "no_match"))
+            return [visible.settled(Grade(WRONG, "no_match"))]
         found, start, end = match
-        grade = await off_loop(takes_long(request), grade_match, found, reference)
-        before = max(0, request.judged.rfind(visible.text))
-        return visible.settled(replace(grade, span=(before + start, before + end)))
+        before, is_long = max(0, request.judged.rfind(visible.text)), takes_long(request)
+        grades = [await off_loop(is_long, grade_match, found, each) for each in references]
+        span = (before + start, before + end)
+        return [visible.settled(replace(grade, span=span)) for grade in grades]
 
     digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
     fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
     return Verifier(fingerprint, verify, child=child)
 
 
+def _grade(value: Any, answer: str | None, fault: str) -> Grade:
+    """The grade of a child's value: a score, a rule and perhaps an answer; or why it has none."""
+    if isinstance(value, UndecidedError):
+        return Grade(ABSTAINED, value.rule)
+    grade = Grade(*value)
+    if grade.rule == "reference_not_read":
+        raise UnusableReferenceError(grade.answer or fault)
+    return grade if grade.answer else replace(grade, answer=answer)
+
+
 def _calls(config: RuleConfig) -> Verifier:
     """Compares the calls of the last assistant turn with the expected ones."""
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
         turn = next(turn for turn in reversed(request.conversation) if turn.role == "assistant")
         calls = [(call.function.name, call.function.arguments) for call in turn.tool_calls or ()]
         grade = partial(grade_calls, ordered=config.ordered)
-        called, tools = calls or turn.text, request.tools or ()
-        return await off_loop(takes_long(request), grade, called, reference, tools)
+        called, tools, is_long = calls or turn.text, request.tools or (), takes_long(request)
+        return [await off_loop(is_long, grade, called, each, tools) for each in references]
 
     fingerprint = f"verifier=tool_call;version={VERSION};ordered={config.ordered}"
     return Verifier(fingerprint, verify, reads_answers=False)
@@ -178,16 +193,12 @@ def _calls(config: RuleConfig) -> Verifier:
 
 def _schema(_: RuleConfig) -> Verifier:
     """Validates the JSON of the last assistant turn by the reference, in child processes."""
-    from reward_serve_answers.schemas import validator_of  # importing it takes 60 ms
-
     child = ChildProcess("reward_serve_answers.schemas:compare", LIMIT_S)
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
-        try:
-            return Grade(*await child.call(request.judged, reference))
-        except UndecidedError as error:
-            await off_loop(True, validator_of, reference)  # which says if the schema is at fault
-            return Grade(ABSTAINED, error.rule)
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        calls = [(request.judged, reference) for reference in references]
+        values = await child.call(*calls, place=PLACE.get())
+        return [_grade(value, None, "") for value in values]
 
     library = installed_version("jsonschema")
     fingerprint = f"verifier=json_schema;version={VERSION};jsonschema={library}"
@@ -217,7 +228,10 @@ def own_function(path: str) -> Verifier:
         except StopIteration as error:  # which a future cannot carry
             raise RuntimeError(f"StopIteration: {error}") from error
 
-    async def verify(request: ScoreRequest, reference: str) -> Grade:
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        return await gathered(graded(request, reference) for reference in references)
+
+    async def graded(request: ScoreRequest, reference: str) -> Grade:
         arguments = (request.judged, reference, request.model_dump(mode="json"))
         try:
             if inspect.iscoroutinefunction(function):
@@ -311,10 +325,7 @@ class RuleRewardModel(RewardModel):
         fingerprint = self._verifier.fingerprint
         try:
             with timed(trace, "rules"):
-                grades = await gathered(
-                    self._verifier.verify(request, reference)
-                    for reference in dict.fromkeys(references)
-                )
+                grades = await self._verifier.verify(request, list(dict.fromkeys(references)))
         except UnusableReferenceError as error:
             raise InvalidRequestError(f"reference: {error}") from None
         except VerifierError as error:

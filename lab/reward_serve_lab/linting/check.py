@@ -288,17 +288,14 @@ def _is_slow(pattern: re.Pattern[str], example: str) -> bool:
     texts = [text + end for text in repeated for end in ("", "\x00")]
     child = ChildProcess("reward_serve_answers.verifiers:last_match", PATTERN_LIMIT_S)
 
-    async def match_all() -> None:
-        for text in texts:
-            await child.call(pattern.pattern, text)
+    async def is_slow() -> bool:
+        matches = [await child.call((pattern.pattern, text)) for text in texts]
+        return any(isinstance(match, UndecidedError) for (match,) in matches)
 
     try:
-        asyncio.run(match_all())
-    except UndecidedError:
-        return True
+        return asyncio.run(is_slow())
     finally:
         child.close()
-    return False
 
 
 def check_file(path: Path, tokenizer: Tokenizer) -> list[Finding]:
