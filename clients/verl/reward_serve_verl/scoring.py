@@ -8,7 +8,8 @@ patterns in ``reward_kwargs.judged_data_sources`` are scored by verl's own
 Keys of a row's ``extra_info``:
 
 - The service, also in ``LLM_JUDGE_SERVER_*`` variables: ``server_url``, ``api_key``, ``timeout``,
-  and ``batch_size``.
+  and ``batch_size``. A ``server_url`` other than the configured one is sent the row's ``api_key``
+  or none; its host must match a pattern in ``reward_kwargs.row_hosts``, if that is set.
 - The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
   ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
   (a name, ``default`` for the deployment's own, or template text if the deployment has
@@ -32,6 +33,8 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
+from httpx import URL
+
 from reward_serve.client import Client, ScoringError, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import (
@@ -50,7 +53,9 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
-_ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns", "critique")
+_ROW_SETTINGS = (
+    "judged_data_sources", "group_size", "components", "turns", "critique", "row_hosts",
+)  # fmt: skip
 """Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
@@ -97,6 +102,14 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
             chosen[name] = float(value) if name == "timeout_s" else value
             if other != name:
                 chosen.pop(other, None)
+    named = (settings.get("url"), *map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL")))
+    if (url := info.get("server_url")) and url != next(filter(None, named), None):
+        allowed = settings.get("row_hosts", "*")
+        hosts = [allowed] if isinstance(allowed, str) else allowed
+        if not any(fnmatchcase(URL(url).host, host) for host in hosts):
+            raise ValueError(f"extra_info.server_url: {url!r}: not in reward_kwargs.row_hosts")
+        chosen.pop("api_key_file", None)
+        chosen["api_key"] = info.get("api_key") or ""  # a data set must not learn the trainer's key
     if info.get("batch_size"):
         chosen["max_batch"] = int(info["batch_size"])
     return connect(**chosen)
