@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -32,6 +34,9 @@ _CHARACTERS_PER_TOKEN = 3
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
+_LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
+_NO_KEY = "none"
+_QUOTED_CHARACTERS = 300
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
@@ -48,7 +53,7 @@ class OpenAIEngine(FrozenModel):
 
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self.tokenizer = None
         self.max_model_len = config.max_model_len
@@ -58,6 +63,8 @@ class OpenAIEngine(FrozenModel):
             base_url=config.base_url,
             max_retries=config.max_retries,
             timeout=config.timeout_s,
+            # A redirect could lead requests to a service of the machine's network.
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         )
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
@@ -123,6 +130,7 @@ class OpenAIEngine(FrozenModel):
         import openai
 
         messages: Any = prompt.messages
+        self._check_images(messages)
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
@@ -141,24 +149,45 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_quoted(error)}") from None
+                    raise RefusedError(f"the endpoint: {self._quoted(error)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
-                    f"the endpoint's rate limit: {_quoted(error)}",
+                    f"the endpoint's rate limit: {self._quoted(error)}",
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
             except openai.OpenAIError as error:
-                raise EngineError(f"the endpoint: {_quoted(error)}") from error
+                raise EngineError(f"the endpoint: {self._quoted(error)}") from error
             else:
+                text = self._without_key(given.http_response.text)
                 with suppress(ValueError, RecursionError):
-                    reply: dict[str, Any] = given.http_response.json()
+                    reply: dict[str, Any] = json.loads(text)
                     if isinstance(_at(reply, "choices", 0), dict):
                         return reply
-                said = _quoted(given.http_response.text)
+                said = _quoted(text)
                 raise EngineError(
                     f"the endpoint's reply has no choices: {said}; check remote.base_url"
                 )
+
+    def _check_images(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse to make the endpoint fetch an address of the caller's choice."""
+        contents = [turn["content"] for turn in messages if isinstance(turn.get("content"), list)]
+        for part in chain(*contents):
+            url = str(part["image_url"].get("url")) if part["type"] == "image_url" else "data:"
+            linked = _LINK.fullmatch(url)
+            is_allowed = linked is not None and linked[1].lower() in self._config.image_hosts
+            if not (is_allowed or url.startswith("data:")):
+                raise RefusedError(
+                    "messages: image_url: is no data: URL, and its host is not in "
+                    "remote.image_hosts; send the image as a data: URL"
+                )
+
+    def _quoted(self, error: Exception) -> str:
+        return self._without_key(ascii(error))[:_QUOTED_CHARACTERS]
+
+    def _without_key(self, text: str) -> str:
+        key = self._client.api_key
+        return text.replace(key, "[API key]") if key != _NO_KEY else text
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -191,7 +220,7 @@ def remote_key(config: RemoteConfig) -> str:
                 f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
-        return "none"  # the endpoint needs no key, but the SDK does
+        return _NO_KEY  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
@@ -239,7 +268,7 @@ def _why(choice: dict[str, Any]) -> str:
 
 
 def _quoted(said: object) -> str:
-    return ascii(said)[:300]  # which may be long, and is printed by logs
+    return ascii(said)[:_QUOTED_CHARACTERS]  # which may be long, and is printed by logs
 
 
 def _usage(reply: dict[str, Any]) -> Usage:

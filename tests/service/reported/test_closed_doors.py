@@ -15,7 +15,13 @@ import pytest
 from reward_serve.app import ingress_options
 from reward_serve.config.app import ServerConfig
 from reward_serve.http import api
+from reward_serve.config.engine import RemoteConfig
+from reward_serve.engines.base import Prompt, RefusedError, Sampling
+from reward_serve.engines.openai import OpenAIEngine
+from reward_serve.reward_models.chat import ChatRequest
 from tests.fake_ingress import BEARER, GOOD, KEYS, OTHER_BEARER, served
+from tests.fake_service import FakeService, Reply
+from tests.service.engines.test_openai import ASKED, KEY, Endpoint, completion
 
 
 def asking(app: Any) -> httpx.AsyncClient:
@@ -108,3 +114,68 @@ def test_curl_clients_tunnels_and_pages_of_this_machine_need_no_setting(host: st
         headers = {"Host": host, **form, **sent}
         reply = client.post("/v1/score", content=json.dumps(GOOD), headers=headers)
         assert reply.json()["score"] == 1.0
+
+
+def with_image(url: str) -> Prompt:
+    image = {"type": "image_url", "image_url": {"url": url}}
+    return Prompt([{"role": "user", "content": [{"type": "text", "text": "See:"}, image]}])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest",
+        "file:///etc/passwd",
+        "https://images.example.evil.example/a",
+        "https://images.example@evil.example/a",
+        "https://evil.example\\@images.example/a",
+        "//images.example/a",
+        "None",
+    ],
+)
+async def test_a_callers_address_reaches_an_endpoint_only_by_allowed_hosts(url: str) -> None:
+    endpoint = Endpoint(completion("1"))
+    engine = endpoint.engine(image_hosts=["images.example"])
+    with pytest.raises(RefusedError, match=r"is no data: URL.*remote\.image_hosts"):
+        await engine.generate(with_image(url), Sampling(8))
+    for allowed in ("https://Images.Example:8443/a.png?b", "data:image/png;base64,AA=="):
+        await engine.generate(with_image(allowed), Sampling(8))
+    with pytest.raises(RefusedError):
+        await endpoint.engine().generate(with_image("https://images.example/a"), Sampling(8))
+    assert len(endpoint.asked) == 2
+
+
+async def test_an_endpoints_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with FakeService() as inside, FakeService() as endpoint:
+        inside.replies["/v1/chat/completions"] = Reply(completion("1"))
+        to = {"Location": f"{inside.url}/v1/chat/completions"}
+        endpoint.replies["/v1/chat/completions"] = Reply({}, 307, to)
+        config = RemoteConfig(model="m", base_url=f"{endpoint.url}/v1", max_retries=0)
+        with pytest.raises(RuntimeError, match="the endpoint: "):
+            await OpenAIEngine(config).generate(Prompt(()), Sampling(8))
+        assert (len(endpoint.calls), len(inside.calls)) == (1, 0)
+
+
+@pytest.mark.parametrize("code", [200, 400, 401, 429, 500])
+@pytest.mark.parametrize("said", [f"unknown key {KEY}", "x" * 280 + KEY])
+async def test_an_endpoints_echo_of_its_key_is_in_no_result(
+    code: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies: list[Any] = [httpx.Response(code, json={"error": {"message": said}})]
+    if code == 200:
+        replies += [completion(said), completion(None, finish_reason="x") | {"error": said}]
+    for reply in replies:
+        result = await Endpoint(reply).scorer(mode="generate").score(ASKED)
+        shown = f"{result}{caplog.text}"
+        assert KEY[:9] not in shown
+
+
+def test_only_known_arguments_of_chat_templates_are_passed_on() -> None:
+    turns = [{"role": "user", "content": "?"}]
+    for name in ("chat_template", "tokenize", "tools", "messages", "add_generation_prompt"):
+        with pytest.raises(ValueError, match=f"chat_template_kwargs.{name}"):
+            ChatRequest.model_validate({"messages": turns, "chat_template_kwargs": {name: "x"}})
+    given = {"enable_thinking": False, "reasoning_effort": "low"}
+    request = ChatRequest.model_validate({"messages": turns, "chat_template_kwargs": given})
+    assert request.passed_on["chat_template_kwargs"] == given
