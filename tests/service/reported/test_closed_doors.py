@@ -6,22 +6,40 @@ A row's own service and the trainer's key: ``tests/unit/clients/test_verl.py``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
+import psutil
 import pytest
 
 from reward_serve.app import ingress_options
 from reward_serve.config.app import ServerConfig
-from reward_serve.http import api
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.engines.base import Prompt, RefusedError, Sampling
 from reward_serve.engines.openai import OpenAIEngine
+from reward_serve.http import api
 from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.schema import Status, failure
+from reward_serve_lab.evaluation import rescored
+from reward_serve_lab.evaluation.rescored import RescoreError, read_rollouts
+from reward_serve_lab.logs.query import Filters, ask
+from reward_serve_lab.logs.steps import by_step
+from reward_serve_lab.logs.table import VerdictTable
 from tests.fake_ingress import BEARER, GOOD, KEYS, OTHER_BEARER, served
 from tests.fake_service import FakeService, Reply
+from tests.service.cli.test_serve import Service, until
 from tests.service.engines.test_openai import ASKED, KEY, Endpoint, completion
+from tests.unit.lab.fakes import invoke, written
 
 
 def asking(app: Any) -> httpx.AsyncClient:
@@ -179,3 +197,137 @@ def test_only_known_arguments_of_chat_templates_are_passed_on() -> None:
     given = {"enable_thinking": False, "reasoning_effort": "low"}
     request = ChatRequest.model_validate({"messages": turns, "chat_template_kwargs": given})
     assert request.passed_on["chat_template_kwargs"] == given
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+@pytest.mark.parametrize("command", ["ask", "score", "eval", "attack", "rescore"])
+def test_no_command_lets_a_service_control_the_terminal(
+    command: str, service: FakeService, tmp_path: Path
+) -> None:
+    row = {"question": "9 + 9?", "response": "#### 18", "reference": "18", "correct": True}
+    rows = written(tmp_path, row)
+    arguments: dict[str, list[object]] = {
+        "ask": ["?", "#### 18", "--url", service.url],
+        "score": [rows, "--url", service.url, "--out", tmp_path / "out"],
+        "eval": [rows, "--url", service.url],
+        "attack": ["--url", service.url, "--family", "null_responses"],
+        "rescore": [rows, "--with", service.url],
+    }
+    service.replies["/v1/score/batch"] = Reply({"detail": HOSTILE}, 422)
+    refused = invoke(command, *arguments[command])
+    failed = failure(Status.ERROR, HOSTILE, source="judge").model_dump(mode="json")
+    service.replies["/v1/score/batch"] = Reply({"results": [failed]})
+    answered = invoke(command, *arguments[command])
+    shown = refused.output + answered.output
+    assert r"\x1b]0;owned" in shown
+    assert set(HOSTILE) & set(shown) <= set("]0;owned[2J31m")
+
+
+def test_files_that_quote_responses_are_their_owners_alone(
+    service: FakeService, tmp_path: Path
+) -> None:
+    rows = written(
+        tmp_path, {"question": "?", "response": "18", "reference": "18", "correct": True}
+    )
+    out = {name: tmp_path / name for name in ("scored", "results", "page", "attacked", "rescored")}
+    url = ("--url", service.url)
+    invoke("score", rows, *url, "--out", out["scored"])
+    invoke("eval", rows, *url, "--results", out["results"], "--html", out["page"])
+    invoke("attack", *url, "--family", "null_responses", "--out", out["attacked"])
+    invoke("rescore", rows, "--with", service.url, "--out", out["rescored"])
+    assert {name: oct(file.stat().st_mode & 0o777) for name, file in out.items()} == (
+        dict.fromkeys(out, "0o600")
+    )
+
+
+@pytest.mark.parametrize("field", ["score", "time", "step"])
+def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_path: Path) -> None:
+    row = {"status": "ok", "model": "m", "time": 1.0, "step": 1, "score": 0.5, "run": "r"}
+    rows = [row, *({**row, field: sign * 1e308} for sign in (1, -1))]
+    lines = "".join(json.dumps(each) + "\n" for each in rows)
+    (tmp_path / "verdicts-a.jsonl").write_text(lines, encoding="utf-8")
+    table = VerdictTable([tmp_path])
+    try:
+        table.read_all()
+        answer = ask(table, Filters(), 0)
+        assert (answer.total, sum(answer.scores) >= 1) == (3, True)
+        assert by_step(table, "r", "m")
+    finally:
+        table.close()
+
+
+def test_the_name_of_a_parquet_file_is_no_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "score=0").mkdir()
+    for name in ("a*", "ab", "score=0/p"):
+        values = f"SELECT '{name}' AS response, 1.0 AS score"
+        duckdb.execute(f"COPY ({values}) TO '{tmp_path / name}.parquet' (FORMAT parquet)")
+    monkeypatch.chdir(tmp_path)
+    rollouts, _ = read_rollouts(Path("a*.parquet"))
+    assert [each.request["response"] for each in rollouts] == ["a*"]
+    ((rollout,), _) = read_rollouts(folder / "p.parquet")
+    assert rollout.score == 1.0  # of the row, not of its folder's name
+
+
+@pytest.mark.parametrize("bound", ["MAX_LINE_BYTES", "MAX_BYTES"])
+def test_rescore_reads_within_a_bound(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescored, bound, 2**20)
+    lines = 1 if bound == "MAX_LINE_BYTES" else 2**10
+    row = json.dumps({"response": "x" * (2**22 // lines)}).encode() + b"\n"
+    (file := tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(row * lines))
+    with pytest.raises(RescoreError, match=r"bomb.jsonl.gz:\d+: a row may have .* split them"):
+        read_rollouts(file)
+
+
+SCORES = "from reward_serve import RewardClient as C; print(C('reward', timeout_s=60).score({}))"
+
+
+def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(tmp_path: Path) -> None:
+    service, job = Service(tmp_path / "log", HOME=str(tmp_path)), tmp_path / "job"
+    try:
+        until(service.serves, 400, service.log)
+        codes = list[int]()
+        for process in service.family():
+            with contextlib.suppress(psutil.Error):
+                for port in {c.laddr.port for c in process.net_connections() if not c.raddr}:
+                    with contextlib.suppress(httpx.HTTPError):
+                        url = f"http://127.0.0.1:{port}/api/job_agent/jobs/"
+                        body = {"entrypoint": f"touch {job}"}
+                        codes.append(httpx.post(url, json=body, timeout=5).status_code)
+        assert 401 in codes
+        assert 200 not in codes
+        time.sleep(5)
+        assert not job.exists()
+        assert (tmp_path / ".ray" / "reward_serve_token").stat().st_mode & 0o077 == 0
+
+        lines = service.log().splitlines()
+        (told,) = [line for line in lines if line.startswith("for what calls ray.init: ")]
+        (by_handle,) = [line for line in lines if line.startswith("REWARD_SERVE_APP=reward ")]
+        address = {"RAY_ADDRESS": by_handle.rpartition("=")[2], "HOME": str(tmp_path)}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | address
+        told_of = dict(each.split("=", 1) for each in told.split()[4:])
+        for command, variables in (
+            (["-c", SCORES.format(GOOD)], {}),
+            (["-m", "ray.scripts.scripts", "status"], told_of),
+        ):
+            done = subprocess.run(
+                [sys.executable, *command],
+                env=clean | variables, capture_output=True, text=True, timeout=120, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert "score=1.0" in done.stdout or "Resources" in done.stdout
+        stranger = clean | {"HOME": str(tmp_path / "elsewhere")}
+        done = subprocess.run(
+            [sys.executable, "-c", SCORES.format(GOOD)],
+            env=stranger, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert "score=1.0" not in done.stdout
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(service.process.pid, signal.SIGTERM)
+        service.process.wait(90)
