@@ -25,6 +25,8 @@ _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0
 _PROBES = 64  # which keys' requests leave room for, as for those that are refused
+_PROBES = 64  # which keys' requests leave room for, as for those that are refused
+_PROBES = 64  # which keys' requests leave room for, as for those that are refused
 _GROUP_ROUTER = "reward_serve.routing.router.GroupRouter"
 
 

@@ -1,4 +1,4 @@
-"""Reads API keys: a client's from a file, and a service's from a file or a variable.
+"""Reads API keys, a client's from a file, a service's from a file or a variable; and Ray's token.
 
 A service's keys are read where the application is built, and only their SHA-256 digests are passed
 on, as arguments of the ingress: its replicas may run on another node or in another environment, and
@@ -12,6 +12,9 @@ import io
 import logging
 import os
 import re
+import secrets
+import sys
+import tempfile
 from pathlib import Path
 
 from reward_serve.config.base import ConfigError
@@ -21,6 +24,9 @@ logger = logging.getLogger("ray.serve")
 API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 """The environment variable of a client's API key."""
 MIN_KEY_CHARACTERS = 16
+
+RAY_TOKEN = Path("~/.ray/reward_serve_token")
+"""The token that a Ray started by this package asks for: its owner's alone."""
 
 _ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")  # a key has "=" only at its end
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -58,6 +64,43 @@ def read_key(file: str, variable: str) -> str:
             f"{file}: must contain only the key; for a file of variables, use a name *.env"
         )
     return text.strip()
+
+
+def use_ray_token(*, starts: bool = False) -> None:
+    """Have this process send ``RAY_TOKEN`` to Ray, unless ``RAY_AUTH_MODE`` is set.
+
+    A Ray without token authentication ignores it.
+
+    Args:
+        starts: whether the process starts Ray, which then asks for the token; it is made if there
+            is none.
+
+    Raises:
+        ConfigError: the token cannot be made.
+    """
+    path = RAY_TOKEN.expanduser()
+    if "RAY_AUTH_MODE" in os.environ or not (starts or os.access(path, os.R_OK)):
+        return
+    try:
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # of mode 0600
+                file.write(secrets.token_hex(32))
+                file.flush()
+                path.hardlink_to(file.name)
+    except FileExistsError:  # made by another process meanwhile
+        pass
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror}, so Ray has no token; set HOME to a writable folder, or "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to a file of your own"
+        ) from None
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ.setdefault("RAY_AUTH_TOKEN_PATH", str(path))
+    if "ray" in sys.modules:  # it read its settings when it was imported
+        from ray._raylet import Config
+
+        Config.initialize("")
 
 
 def digest_of(key: str) -> str:

@@ -45,6 +45,8 @@ NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
 _BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
+_BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
+_BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
@@ -271,6 +273,64 @@ def _host_of(url: str) -> str | None:
 def _is_loopback(host: str | None) -> bool:
     try:
         return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_pages(scope: Scope) -> None:
+    """Refuse, at a loopback address, what a page of another site could send, if by DNS rebinding.
+
+    Raises:
+        HTTPException: ``Host`` or ``Origin`` names another host.
+    """
+    if not (scope.get("server") and _is_loopback(scope["server"][0])):
+        return
+    headers = Headers(scope=scope)
+    for name, url in (("Host", f"//{headers.get('host', 'localhost')}"), ("Origin", None)):
+        if (url := url or headers.get(name)) and not _is_loopback(_host_of(url)):
+            detail = f"{name}: is not a loopback name, which a service without API keys needs here"
+            raise HTTPException(403, detail, {"Connection": "close"})
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_pages(scope: Scope) -> None:
+    """Refuse, at a loopback address, what a page of another site could send, if by DNS rebinding.
+
+    Raises:
+        HTTPException: ``Host`` or ``Origin`` names another host.
+    """
+    if not (scope.get("server") and _is_loopback(scope["server"][0])):
+        return
+    headers = Headers(scope=scope)
+    for name, url in (("Host", f"//{headers.get('host', 'localhost')}"), ("Origin", None)):
+        if (url := url or headers.get(name)) and not _is_loopback(_host_of(url)):
+            detail = f"{name}: is not a loopback name, which a service without API keys needs here"
+            raise HTTPException(403, detail, {"Connection": "close"})
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -102,7 +102,10 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
             chosen[name] = float(value) if name == "timeout_s" else value
             if other != name:
                 chosen.pop(other, None)
-    named = (settings.get("url"), *map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL")))
+    named = (
+        settings.get("url"),
+        *map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL")),
+    )
     if (url := info.get("server_url")) and url != next(filter(None, named), None):
         allowed = settings.get("row_hosts", "*")
         hosts = [allowed] if isinstance(allowed, str) else allowed
