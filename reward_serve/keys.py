@@ -14,8 +14,9 @@ import os
 import re
 import secrets
 import sys
-import tempfile
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from reward_serve.config.base import ConfigError
 
@@ -67,13 +68,10 @@ def read_key(file: str, variable: str) -> str:
 
 
 def use_ray_token(*, starts: bool = False) -> None:
-    """Have this process send ``RAY_TOKEN`` to Ray, unless ``RAY_AUTH_MODE`` is set.
-
-    A Ray without token authentication ignores it.
+    """Send ``RAY_TOKEN`` to Ray, unless ``RAY_AUTH_MODE`` is set; one without tokens ignores it.
 
     Args:
-        starts: whether the process starts Ray, which then asks for the token; it is made if there
-            is none.
+        starts: whether this process starts Ray, which then asks for it; it is made if it is not.
 
     Raises:
         ConfigError: the token cannot be made.
@@ -81,26 +79,22 @@ def use_ray_token(*, starts: bool = False) -> None:
     path = RAY_TOKEN.expanduser()
     if "RAY_AUTH_MODE" in os.environ or not (starts or os.access(path, os.R_OK)):
         return
-    try:
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # of mode 0600
+    if starts:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError), NamedTemporaryFile("w", dir=path.parent) as file:
                 file.write(secrets.token_hex(32))
                 file.flush()
-                path.hardlink_to(file.name)
-    except FileExistsError:  # made by another process meanwhile
-        pass
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: {error.strerror}, so Ray has no token; set HOME to a writable folder, or "
-            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to a file of your own"
-        ) from None
+                path.hardlink_to(file.name)  # of mode 0600
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: {error.strerror}, so Ray has no token; set HOME to a writable folder, or "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to a file of your own"
+            ) from None
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ.setdefault("RAY_AUTH_TOKEN_PATH", str(path))
-    if "ray" in sys.modules:  # it read its settings when it was imported
-        from ray._raylet import Config
-
-        Config.initialize("")
+    if ray := sys.modules.get("ray"):  # it read its settings when it was imported
+        ray._raylet.Config.initialize("")
 
 
 def digest_of(key: str) -> str:

@@ -107,8 +107,7 @@ class _Printable(logging.Formatter):
 
 def main() -> None:
     """Entry point of ``reward-serve`` and ``python -m reward_serve``."""
-    (handler := logging.StreamHandler()).setFormatter(
-        _Printable("%(levelname)s %(name)s: %(message)s")
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     cli()

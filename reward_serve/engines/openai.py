@@ -35,8 +35,7 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
-_NO_KEY = "none"
-_QUOTED_CHARACTERS = 300
+_NO_KEY, _QUOTED_CHARACTERS = "none", 300
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
@@ -171,12 +170,11 @@ class OpenAIEngine(FrozenModel):
 
     def _check_images(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Refuse to make the endpoint fetch an address of the caller's choice."""
-        contents = [turn["content"] for turn in messages if isinstance(turn.get("content"), list)]
-        for part in chain(*contents):
-            url = str(part["image_url"].get("url")) if part["type"] == "image_url" else "data:"
+        parts = chain(*(t["content"] for t in messages if isinstance(t.get("content"), list)))
+        for url in (str(p["image_url"].get("url")) for p in parts if p["type"] == "image_url"):
             linked = _LINK.fullmatch(url)
-            is_allowed = linked is not None and linked[1].lower() in self._config.image_hosts
-            if not (is_allowed or url.startswith("data:")):
+            host = linked and linked[1].lower()
+            if host not in self._config.image_hosts and not url.startswith("data:"):
                 raise RefusedError(
                     "messages: image_url: is no data: URL, and its host is not in "
                     "remote.image_hosts; send the image as a data: URL"

@@ -45,8 +45,10 @@ NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
 _BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
-_BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
-_BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
+_LARGE_BODY = (
+    "body: has more than {} bytes, the limit server.max_body_bytes; split the batch, or shorten "
+    "the item, whose texts may have max_item_bytes in total"
+)
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
@@ -84,19 +86,11 @@ async def read_json(request: Request, limit: int) -> Any:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    raise HTTPException(
-                        413,
-                        f"body: has more than {limit} bytes, the limit server.max_body_bytes; "
-                        "split the batch, or shorten the item, whose texts may have "
-                        "max_item_bytes in total",
-                    )
+                    raise HTTPException(413, _LARGE_BODY.format(limit))
                 arriving.reschedule(began + _BODY_S + len(body) / _BODY_BYTES_PER_S)
     except TimeoutError:
-        raise HTTPException(
-            408,
-            f"body: incomplete after {len(body)} bytes; send at least {_BODY_BYTES_PER_S} bytes/s",
-            {"Connection": "close"},
-        ) from None
+        detail = f"body: incomplete after {len(body)} bytes; send {_BODY_BYTES_PER_S} bytes/s"
+        raise HTTPException(408, detail, {"Connection": "close"}) from None
     return await off_loop(len(body) > _LONG_BODY, _parsed, body)
 
 
@@ -214,12 +208,12 @@ class Exchange:
                     _refuse_pages(scope)
                 elif path not in _OPEN_PATHS:
                     state["key"] = self._key_name(Headers(scope=scope).get("authorization", ""))
-                    one = self._limit.held(state["key"], "max_ongoing_requests", 1)
-                    until_end.enter_context(one)
+                    held = self._limit.held(state["key"], "max_ongoing_requests", 1)
+                    until_end.enter_context(held)
                 await self._app(scope, receive_from_caller, send_with_headers)
             except HTTPException as refusal:  # of the caller; the application handles its own
-                headers = refusal.headers or {"WWW-Authenticate": "Bearer"}
-                refused = reply({"detail": refusal.detail}, refusal.status_code, dict(headers))
+                headers = dict(refusal.headers or {"WWW-Authenticate": "Bearer"})
+                refused = reply({"detail": refusal.detail}, refusal.status_code, headers)
                 await refused(scope, receive, send_with_headers)
             except ClientDisconnect:
                 return
@@ -253,83 +247,20 @@ def _refuse_pages(scope: Scope) -> None:
     Raises:
         HTTPException: ``Host`` or ``Origin`` names another host.
     """
-    if not (scope.get("server") and _is_loopback(scope["server"][0])):
-        return
-    headers = Headers(scope=scope)
-    for name, scheme in (("Host", "//"), ("Origin", "")):
+    here = str((scope.get("server") or [""])[0])
+    headers = Headers(scope=scope) if here.startswith("127.") or here == "::1" else {}
+    for name, scheme in (("host", "//"), ("origin", "")):
         given = headers.get(name)
-        if given is not None and not _is_loopback(_host_of(scheme + given)):
-            detail = f"{name}: {_shown(given)} is not a loopback name; send one, or use API keys"
+        if given is not None and not _is_loopback(scheme + given):
+            detail = (
+                f"{name.title()}: {_shown(given)} is not a loopback name; send one, or use API keys"
+            )
             raise HTTPException(403, detail, {"Connection": "close"})
 
 
-def _host_of(url: str) -> str | None:
+def _is_loopback(url: str) -> bool:
     try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ip_address(host or "").is_loopback
-    except ValueError:
-        return False
-
-
-def _refuse_pages(scope: Scope) -> None:
-    """Refuse, at a loopback address, what a page of another site could send, if by DNS rebinding.
-
-    Raises:
-        HTTPException: ``Host`` or ``Origin`` names another host.
-    """
-    if not (scope.get("server") and _is_loopback(scope["server"][0])):
-        return
-    headers = Headers(scope=scope)
-    for name, url in (("Host", f"//{headers.get('host', 'localhost')}"), ("Origin", None)):
-        if (url := url or headers.get(name)) and not _is_loopback(_host_of(url)):
-            detail = f"{name}: is not a loopback name, which a service without API keys needs here"
-            raise HTTPException(403, detail, {"Connection": "close"})
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _refuse_pages(scope: Scope) -> None:
-    """Refuse, at a loopback address, what a page of another site could send, if by DNS rebinding.
-
-    Raises:
-        HTTPException: ``Host`` or ``Origin`` names another host.
-    """
-    if not (scope.get("server") and _is_loopback(scope["server"][0])):
-        return
-    headers = Headers(scope=scope)
-    for name, url in (("Host", f"//{headers.get('host', 'localhost')}"), ("Origin", None)):
-        if (url := url or headers.get(name)) and not _is_loopback(_host_of(url)):
-            detail = f"{name}: is not a loopback name, which a service without API keys needs here"
-            raise HTTPException(403, detail, {"Connection": "close"})
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
+        host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
