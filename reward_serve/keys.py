@@ -26,9 +26,6 @@ API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
 """The environment variable of a client's API key."""
 MIN_KEY_CHARACTERS = 16
 
-RAY_TOKEN = Path("~/.ray/reward_serve_token")
-"""The token that a Ray started by this package asks for: its owner's alone."""
-
 _ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")  # a key has "=" only at its end
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
@@ -68,15 +65,15 @@ def read_key(file: str, variable: str) -> str:
 
 
 def use_ray_token(*, starts: bool = False) -> None:
-    """Send ``RAY_TOKEN`` to Ray, unless ``RAY_AUTH_MODE`` is set; one without tokens ignores it.
+    """Unless ``RAY_AUTH_MODE`` is set, send Ray this user's token, which one without keys ignores.
 
     Args:
-        starts: whether this process starts Ray, which then asks for it; it is made if it is not.
+        starts: this process starts Ray, which asks for the token; it is made if there is none.
 
     Raises:
         ConfigError: the token cannot be made.
     """
-    path = RAY_TOKEN.expanduser()
+    path = Path("~/.ray/reward_serve_token").expanduser()
     if "RAY_AUTH_MODE" in os.environ or not (starts or os.access(path, os.R_OK)):
         return
     if starts:
@@ -87,10 +84,8 @@ def use_ray_token(*, starts: bool = False) -> None:
                 file.flush()
                 path.hardlink_to(file.name)  # of mode 0600
         except OSError as error:
-            raise ConfigError(
-                f"{path}: {error.strerror}, so Ray has no token; set HOME to a writable folder, or "
-                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to a file of your own"
-            ) from None
+            remedy = "set HOME to a writable folder, or RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH"
+            raise ConfigError(f"{path}: Ray's token: {error.strerror}; {remedy}") from None
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ.setdefault("RAY_AUTH_TOKEN_PATH", str(path))
     if ray := sys.modules.get("ray"):  # it read its settings when it was imported

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console
 from rich.segment import Segment
 
 from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
@@ -27,11 +27,9 @@ def printable(text: str) -> str:
 class SafeConsole(Console):
     """A console whose terminal no text controls: a service's, a judge's or a file's."""
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
+    def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
         """The segments to print."""
-        for text, style, control in super().render(renderable, options):
+        for text, style, control in super().render(*arguments, **options):
             yield Segment(text if control else printable(text), style, control)
 
 

@@ -35,7 +35,7 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
-_NO_KEY, _QUOTED_CHARACTERS = "none", 300
+_NO_KEY = "none"
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
@@ -62,8 +62,7 @@ class OpenAIEngine(FrozenModel):
             base_url=config.base_url,
             max_retries=config.max_retries,
             timeout=config.timeout_s,
-            # A redirect could lead requests to a service of the machine's network.
-            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),  # into our network
         )
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
@@ -129,6 +128,7 @@ class OpenAIEngine(FrozenModel):
         import openai
 
         messages: Any = prompt.messages
+        key = self._client.api_key
         self._check_images(messages)
         if self._requests:
             await self._requests.acquire()
@@ -148,17 +148,17 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {self._quoted(error)}") from None
+                    raise RefusedError(f"the endpoint: {_quoted(error, key)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
-                    f"the endpoint's rate limit: {self._quoted(error)}",
+                    f"the endpoint's rate limit: {_quoted(error, key)}",
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
             except openai.OpenAIError as error:
-                raise EngineError(f"the endpoint: {self._quoted(error)}") from error
+                raise EngineError(f"the endpoint: {_quoted(error, key)}") from error
             else:
-                text = self._without_key(given.http_response.text)
+                text = _without(key, given.http_response.text)
                 with suppress(ValueError, RecursionError):
                     reply: dict[str, Any] = json.loads(text)
                     if isinstance(_at(reply, "choices", 0), dict):
@@ -179,13 +179,6 @@ class OpenAIEngine(FrozenModel):
                     "messages: image_url: is no data: URL, and its host is not in "
                     "remote.image_hosts; send the image as a data: URL"
                 )
-
-    def _quoted(self, error: Exception) -> str:
-        return self._without_key(ascii(error))[:_QUOTED_CHARACTERS]
-
-    def _without_key(self, text: str) -> str:
-        key = self._client.api_key
-        return text.replace(key, "[API key]") if key != _NO_KEY else text
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -265,8 +258,12 @@ def _why(choice: dict[str, Any]) -> str:
     return f": {_quoted(said)}" if said else ""
 
 
-def _quoted(said: object) -> str:
-    return ascii(said)[:_QUOTED_CHARACTERS]  # which may be long, and is printed by logs
+def _quoted(said: object, key: str = _NO_KEY) -> str:
+    return _without(key, ascii(said))[:300]  # which may be long, and is printed by logs
+
+
+def _without(key: str, text: str) -> str:
+    return text if key == _NO_KEY else text.replace(key, "[API key]")
 
 
 def _usage(reply: dict[str, Any]) -> Usage:

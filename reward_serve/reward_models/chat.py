@@ -32,8 +32,7 @@ Stop = Annotated[Text, Field(min_length=1)]
 
 TemplateArgument = Literal[
     "enable_thinking", "thinking", "thinking_budget", "thinking_mode", "clear_thinking",
-    "preserve_thinking", "reasoning_effort", "low_effort", "force_nonempty_content",
-    "truncate_history_thinking", "date_string",
+    "preserve_thinking", "truncate_history_thinking", "reasoning_effort", "low_effort",
 ]  # fmt: skip
 """Of the chat templates of current models; others could replace the template or its tools."""
 

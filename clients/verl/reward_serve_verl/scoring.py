@@ -8,8 +8,7 @@ patterns in ``reward_kwargs.judged_data_sources`` are scored by verl's own
 Keys of a row's ``extra_info``:
 
 - The service, also in ``LLM_JUDGE_SERVER_*`` variables: ``server_url``, ``api_key``, ``timeout``,
-  and ``batch_size``. A ``server_url`` other than the configured one is sent the row's ``api_key``
-  or none; its host must match a pattern in ``reward_kwargs.row_hosts``, if that is set.
+  and ``batch_size``. A row's own service is sent the row's ``api_key`` or none.
 - The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
   ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
   (a name, ``default`` for the deployment's own, or template text if the deployment has
@@ -102,13 +101,11 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
             chosen[name] = float(value) if name == "timeout_s" else value
             if other != name:
                 chosen.pop(other, None)
-    named = (
-        settings.get("url"),
-        *map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL")),
-    )
-    if (url := info.get("server_url")) and url != next(filter(None, named), None):
-        allowed = settings.get("row_hosts", "*")
-        hosts = [allowed] if isinstance(allowed, str) else allowed
+    of_variables = map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL"))
+    configured = next(filter(None, [settings.get("url"), *of_variables]), None)
+    if (url := info.get("server_url")) and url != configured:
+        hosts = settings.get("row_hosts")
+        hosts = ["*"] if hosts is None else [hosts] if isinstance(hosts, str) else hosts
         if not any(fnmatchcase(URL(url).host, host) for host in hosts):
             raise ValueError(f"extra_info.server_url: {url!r}: not in reward_kwargs.row_hosts")
         chosen.pop("api_key_file", None)

@@ -107,8 +107,9 @@ def test_a_rows_own_service_is_never_sent_the_configured_key(
 def test_the_hosts_of_rows_can_be_limited(service: FakeService, hosts: Any) -> None:
     with pytest.raises(ValueError, match=r"extra_info.server_url: .* not in reward_kwargs.row_ho"):
         scored(RIGHT, "18", {"server_url": service.url}, row_hosts=hosts)
-    scored(RIGHT, "18", {"server_url": service.url}, row_hosts=["127.*"])
-    assert len(service.calls) == 1
+    for allowed in (None, ["127.*"]):
+        scored(RIGHT, "18", {"server_url": service.url}, row_hosts=allowed)
+    assert len(service.calls) == 2
 
 
 ROW = {
