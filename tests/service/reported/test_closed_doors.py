@@ -245,15 +245,16 @@ def test_files_that_quote_responses_are_their_owners_alone(
 @pytest.mark.parametrize("field", ["score", "time", "step"])
 def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_path: Path) -> None:
     row = {"status": "ok", "model": "m", "time": 1.0, "step": 1, "score": 0.5, "run": "r"}
-    rows = [row, *({**row, field: sign * 1e308} for sign in (1, -1))]
+    rows = [row, *({**row, field: number} for number in (1e308, -1e308, 1e299))]
     lines = "".join(json.dumps(each) + "\n" for each in rows)
     (tmp_path / "verdicts-a.jsonl").write_text(lines, encoding="utf-8")
     table = VerdictTable([tmp_path])
     try:
         table.read_all()
         answer = ask(table, Filters(), 0)
-        assert (answer.total, sum(answer.scores) >= 1) == (3, True)
+        assert (answer.total, sum(answer.scores) >= 1) == (4, True)
         assert by_step(table, "r", "m")
+        assert all(map(time.localtime, [each.time for each in answer.rows]))
     finally:
         table.close()
 
