@@ -140,11 +140,11 @@ def test_the_token_of_ray_is_made_once_for_its_user_alone_and_only_where_ray_is_
 ) -> None:
     reread: list[str] = []
     raylet = SimpleNamespace(Config=SimpleNamespace(initialize=reread.append))
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(_raylet=raylet))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(_raylet=raylet))
     monkeypatch.setattr(os, "environ", environment := {"HOME": str(tmp_path)})
     token = tmp_path / ".ray" / "reward_serve_token"
     use_ray_token()
-    assert (environment.keys(), token.parent.exists()) == ({"HOME"}, False)
+    assert (list(environment), token.parent.exists()) == (["HOME"], False)
     for _ in range(2):
         environment.pop("RAY_AUTH_MODE", None)
         use_ray_token(starts=True)
