@@ -127,6 +127,10 @@ class RemoteConfig(Section):
         description="maximum prompt tokens, counted as one per three characters of a field and one "
         "per character of the template",
     )
+    image_hosts: list[str] = Field(
+        default_factory=list,
+        description="hosts whose image URLs callers may send to the endpoint, beside data: URLs",
+    )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
         description="extra fields of every request, such as reasoning_effort or vLLM's own",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -10,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,8 @@ _REFUSED = {
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
+_LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
+_NO_KEY = "none"
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 _FIRST_CALLS, _LEAST_ROUND, _MOST_REFUSED = 32, 8, 0.1
 
@@ -205,6 +209,8 @@ class OpenAIEngine(FrozenModel):
         import openai
 
         messages: Any = prompt.messages
+        key = self._client.api_key
+        self._check_images(messages)
         self._check()
         if self._requests:
             await self._requests.acquire()
@@ -226,27 +232,28 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_quoted(error)}") from None
+                    raise RefusedError(f"the endpoint: {_quoted(error, key)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
-                    f"the endpoint's rate limit: {_quoted(error)}",
+                    f"the endpoint's rate limit: {_quoted(error, key)}",
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
             except openai.OpenAIError as error:
                 await self._suspected(error)
                 refused = getattr(error, "status_code", 0) in _REFUSED  # this request alone
                 kind = RefusedError if refused else EngineError
-                raise kind(f"the endpoint: {_quoted(error)}") from error
+                raise kind(f"the endpoint: {_quoted(error, key)}") from error
             else:
                 self._replied = True
+                text = _without(key, given.http_response.text)
                 with suppress(ValueError, RecursionError):
-                    reply: dict[str, Any] = given.http_response.json()
+                    reply: dict[str, Any] = json.loads(text)
                     if isinstance(_at(reply, "choices", 0), dict):
                         written = _usage(reply).completion_tokens or self._written
                         self._written += (written - self._written) / (16 if self._written else 1)
                         return reply
-                said = _quoted(given.http_response.text)
+                said = _quoted(text)
                 raise EngineError(
                     f"the endpoint's reply has no choices: {said}; check remote.base_url"
                 )
@@ -295,10 +302,23 @@ class OpenAIEngine(FrozenModel):
             self._down_since = time.monotonic()
         if self.outage is None or code != self._code:  # the text may differ each time
             remedy = _REFUSED.get(code, "start it, or correct remote.base_url")
-            self.outage = f"{self._name}: {_quoted(fault.__cause__ or fault)}; {remedy}"
+            quoted = _quoted(fault.__cause__ or fault, self._client.api_key)
+            self.outage = f"{self._name}: {quoted}; {remedy}"
             self._code, self._is_refusal = code, code in _REFUSED and not self._replied
             logger.warning("%s; probing every %g s", self.outage, _PROBE_EVERY_S)
         asyncio.get_running_loop().call_later(_PROBE_EVERY_S, self._start_probe)
+
+    def _check_images(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse to make the endpoint fetch an address of the caller's choice."""
+        parts = chain(*(t["content"] for t in messages if isinstance(t.get("content"), list)))
+        for url in (str(p["image_url"].get("url")) for p in parts if p["type"] == "image_url"):
+            linked = _LINK.fullmatch(url)
+            host = linked and linked[1].lower()
+            if host not in self._config.image_hosts and not url.startswith("data:"):
+                raise RefusedError(
+                    "messages: image_url: is no data: URL, and its host is not in "
+                    "remote.image_hosts; send the image as a data: URL"
+                )
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
@@ -326,7 +346,7 @@ def _http_client(hooks: Any) -> openai.DefaultAioHttpClient:
                     raise
                 raise openai.APIConnectionError(request=request) from error
 
-    return Client(event_hooks=hooks)
+    return Client(event_hooks=hooks, follow_redirects=False)  # which could lead into our network
 
 
 def _is_down(fault: openai.OpenAIError) -> bool:
@@ -353,7 +373,7 @@ def remote_key(config: RemoteConfig) -> str:
                 f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
-        return "none"  # the endpoint needs no key, but the SDK does
+        return _NO_KEY  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
@@ -400,8 +420,12 @@ def _why(choice: dict[str, Any]) -> str:
     return f": {_quoted(said)}" if said else ""
 
 
-def _quoted(said: object) -> str:
-    return ascii(said)[:300]  # which may be long, and is printed by logs
+def _quoted(said: object, key: str = _NO_KEY) -> str:
+    return _without(key, ascii(said))[:300]  # which may be long, and is printed by logs
+
+
+def _without(key: str, text: str) -> str:
+    return text if key == _NO_KEY else text.replace(key, "[API key]")
 
 
 def _usage(reply: dict[str, Any]) -> Usage:
