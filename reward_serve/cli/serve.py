@@ -27,7 +27,7 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
-from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
+from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, check_kind, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
@@ -222,7 +222,8 @@ def missing(models: list[ModelConfig]) -> list[str]:
             elif isinstance(model, JudgeModel | ClassifierModel):
                 checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
-                    check_checkpoint(checkpoint)
+                    folder = check_checkpoint(checkpoint)
+                    check_kind(folder, is_classifier=isinstance(model, ClassifierModel))
                 elif adapter is not None:
                     bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, RemoteKeyError) as error:
