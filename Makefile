@@ -48,7 +48,7 @@ RULES ?= on
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
+.PHONY: help setup demo serve image wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,12 @@ serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted 
 	$(BIN)/python -m reward_serve serve $(ARGS)
 
 WHEELS := . answers lab judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
+
+image:  ## Build the CPU container, have it score once (needs Docker)
+	NAME=reward-serve-image deploy/containers/run.sh
+	docker exec reward-serve-image reward-serve wait --timeout-s 300
+	docker exec reward-serve-image reward-serve ask "" "#### 18" --reference 18
+	docker stop reward-serve-image
 
 wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
 	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
