@@ -72,19 +72,12 @@ def main(
     variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
     data_source: Annotated[
         str | None,
-        typer.Option(
-            help="The rows' data_source, by which a trainer chooses the scorer, such as "
-            "llm_judge_remote_math500; default: the set's name."
-        ),
+        typer.Option(help="The rows' data_source, by which verl chooses a scorer."),
     ] = None,
     members: Annotated[
         int | None,
         typer.Option(
-            "--members",
-            "--subset_size",
-            min=1,
-            help="Number of pairs for membership "
-            "inference, which are written instead, without validation.parquet.",
+            "--members", "--subset_size", min=1, help="Write N pairs for membership inference."
         ),
     ] = None,
     mia: Annotated[bool, typer.Option("--mia", "--include_target_gt", hidden=True)] = False,
@@ -98,12 +91,8 @@ def main(
         raise typer.BadParameter("--mia: give the number of members, --members N")
     if members and (variant is Variant.rule or validation):
         raise typer.BadParameter("use --members without --variant rule and --validation")
-    found = (
-        {"train": membership_pairs(train, members)}
-        if members
-        else splits(train, validation, variant)
-    )
-    for split, columns in found.items():
+    pairs = {"train": membership_pairs(train, members)} if members else {}
+    for split, columns in (pairs or splits(train, validation, variant)).items():
         path = out / f"{split}.parquet"
         write([row | {"data_source": data_source or row["data_source"]} for row in columns], path)
         console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)

@@ -78,20 +78,15 @@ class JudgedTrainConfig(SkyRLTrainConfig):  # type: ignore[misc]  # skyrl is unt
     environment: JudgedEnvironmentConfig = field(default_factory=JudgedEnvironmentConfig)
 
 
-_ENGINE = ("backend", "run_engines_locally", "weight_sync_backend", "gpu_memory_utilization")
-_MOVED = {
-    "num_inference_engines": "num_engines",
-    "inference_engine_tensor_parallel_size": "tensor_parallel_size",
-    **{name: name for name in _ENGINE},
-}
-"""Settings of ``generator`` that SkyRL 0.4.0 has in ``generator.inference_engine``."""
+_MOVED = {"num_inference_engines": "num_engines"} | dict.fromkeys(
+    ("backend", "run_engines_locally", "weight_sync_backend", "gpu_memory_utilization")
+)
 _JUDGES = {
-    "model": "JUDGE_MODEL of examples/gsm8k, or serve the model",
+    "model": "JUDGE_MODEL of examples/gsm8k, or serve MODEL",
     "num_reward_engines": "JUDGE_REPLICAS of examples/gsm8k, or serve --replicas",
     "max_model_len": "REWARD_MAX_MODEL_LEN of examples/gsm8k, or serve --set engine.max_model_len",
     "base_url": "remote.base_url in the deployments file",
 }
-"""Settings of SkyRL's judges that the service has."""
 
 
 def check_earlier_names(arguments: list[str]) -> None:
@@ -103,9 +98,10 @@ def check_earlier_names(arguments: list[str]) -> None:
     for argument in arguments:
         path, _, value = argument.lstrip("+").partition("=")
         section, _, name = path.rpartition(".")
-        if section == "generator" and name in _MOVED:
-            use = f"generator.inference_engine.{_MOVED[name]}={value}"
-        elif argument == "generator.async_engine=true":
+        name = name.removeprefix("inference_engine_")
+        if section == "generator" and (name in _MOVED or name == "tensor_parallel_size"):
+            use = f"generator.inference_engine.{_MOVED.get(name) or name}={value}"
+        elif path == "generator.async_engine":
             use = "nothing: SkyRL's engines are asynchronous; leave it out"
         elif path == "environment.env_class" and value.startswith("llm_as_a_judge"):
             use = "gsm8k_judge, here and in the data's column env_class"

@@ -58,6 +58,12 @@ def test_a_variable_of_skyrls_scripts_reaches_the_trainer(
     assert [each for each in done.stdout.split("\n") if each.startswith(f"{name}=")][-1] == expected
 
 
+def test_a_folder_that_skyrls_preparation_wrote_is_read_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").touch()
+    done = run("run_judge_sync.sh", PRINT_CONFIG="1", DATA_DIR=str(tmp_path))
+    assert f"data.train_data=['{tmp_path}/train.parquet']" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
