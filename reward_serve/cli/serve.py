@@ -20,6 +20,7 @@ from reward_serve.cli.launch import (
     wait_until,
 )
 from reward_serve.cli.options import Kind, deployments_file, note
+from reward_serve.cli.profiles import find_profile
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
@@ -224,6 +225,12 @@ def missing(models: list[ModelConfig]) -> list[str]:
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     folder = check_checkpoint(checkpoint)
                     check_kind(folder, is_classifier=isinstance(model, ClassifierModel))
+                elif checkpoint != BUNDLED_MODEL and isinstance(model, JudgeModel):
+                    known = find_profile(checkpoint)
+                    if known and known.model["kind"] == "classifier":
+                        raise CheckpointError(
+                            f"engine.model: {checkpoint} writes no verdict; use kind: classifier"
+                        )
                 elif adapter is not None:
                     bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, RemoteKeyError) as error:

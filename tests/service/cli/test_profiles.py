@@ -333,6 +333,13 @@ def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     assert isinstance(found, ClassifierModel)
 
 
+def test_a_known_classifier_is_refused_as_a_judge_before_ray_starts() -> None:
+    model = "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    refused = invoke("serve", "judge-gpu.yaml", "--set", f"engine.model={model}")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith(f"{model} writes no verdict; use kind: classifier\n")
+
+
 def test_an_endpoint_has_no_device() -> None:
     refused = invoke("serve", "gpt-5-mini", "--tp", "2", "--dry-run")
     assert refused.stderr == "--tp: gpt-5-mini runs at an endpoint; leave it out\n"
