@@ -48,7 +48,7 @@ RULES ?= on
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
+.PHONY: help setup demo serve image wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -74,6 +74,12 @@ serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted 
 
 WHEELS := . answers lab judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
 
+image:  ## Build the CPU container, have it score once (needs Docker)
+	NAME=reward-serve-image deploy/containers/run.sh
+	docker exec reward-serve-image reward-serve wait --timeout-s 300
+	docker exec reward-serve-image reward-serve ask "" "#### 18" --reference 18
+	docker stop reward-serve-image
+
 wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
 	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
 	@ls "$(or $(OUT),dist)"
@@ -90,7 +96,7 @@ docs: $(DOCS_STAMP)  ## Rewrite the generated reference; build the documentation
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m reward_serve_judge.training $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
-grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: six runs, hours)
+grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: every run, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine

@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The bundled judge, or any that fits on cores: docker build -f deploy/containers/cpu.Dockerfile .
+# The bundled judge, or any that fits on cores: deploy/containers/run.sh builds and runs it.
 FROM python:3.12-slim-bookworm AS build
 ENV UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 UV_TORCH_BACKEND=cpu
 RUN pip install --no-cache-dir uv==0.13.8 && uv venv /opt/reward_serve

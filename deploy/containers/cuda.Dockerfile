@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# A judge on GPUs: docker build -f deploy/containers/cuda.Dockerfile . ; run with --gpus all --shm-size 8g
+# A judge on GPUs: deploy/containers/run.sh MODEL builds and runs it.
 FROM python:3.12-slim-bookworm AS build
 ENV UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1
 RUN pip install --no-cache-dir uv==0.13.8 && uv venv /opt/reward_serve
@@ -14,9 +14,11 @@ FROM python:3.12-slim-bookworm
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 10001 serve
+    && useradd --create-home --uid 10001 serve \
+    && install --directory --owner serve /hub
 COPY --from=build /opt/reward_serve /opt/reward_serve
-ENV PATH=/opt/reward_serve/bin:$PATH
+# A volume at /hub keeps downloads, and this owner.
+ENV PATH=/opt/reward_serve/bin:$PATH HF_HOME=/hub
 USER 10001
 WORKDIR /home/serve
 EXPOSE 8000

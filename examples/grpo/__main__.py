@@ -23,7 +23,7 @@ from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
 from examples.grpo.parts import Placement, cluster, home_of, only_one, resources_of, start
-from examples.grpo.record import Record, RecordError, machine
+from examples.grpo.record import Record, RecordError, machine, say
 from examples.grpo.settings import RUNS, Settings
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,10 @@ def main(
         typer.Option(help="Folder for checkpoints; on shared storage if the engine may move."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of rollout workers.")] = 1,
+    servers: Annotated[
+        int,
+        typer.Option(min=0, help="Policy servers that sample, behind a session-aware router."),
+    ] = 0,
     place: Annotated[
         list[str] | None,
         typer.Option(help="PART=RESOURCE: run a part on a node with this custom Ray resource."),
@@ -80,7 +84,7 @@ def main(
         resources = resources_of(place or [])
     except ValueError as error:
         raise typer.BadParameter(f"--place {error}") from None
-    placement = Placement(cluster, endpoint, model, judge, home, workers, resources)
+    placement = Placement(cluster, endpoint, model, judge, home, workers, servers, resources)
     for one in chosen:
         settings = changed(RUNS[one], [f"data={data}", *(set_ or [])])
         found = read_data(settings.data, settings.reward)
@@ -161,11 +165,6 @@ def _take_steps(settings: Settings, data: Data, record: Record, placement: Place
     with ExitStack() as stack:
         parts, policy, endpoint = start(settings, data, placement, record, say, stack)
         Learner(settings, policy, parts, record, endpoint.until, say).run()
-
-
-def say(line: str) -> None:
-    """Show a line of progress."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from examples.grpo.problems import HELD_OUT_PROBLEMS, TRAIN_PROBLEMS, make
+from examples.grpo.record import say
 from examples.grpo.samples import Answer
 from examples.gsm8k.prepare_dataset import Variant, splits
 
@@ -58,6 +59,9 @@ class DataServer:
         self._seed = seed
         self._data = data
 
+    def __repr__(self) -> str:
+        return "data-server"
+
     def batch(self, step: int, count: int) -> list[Item]:
         """The problems of a step; each epoch has every problem once."""
         train, items = self._data.train, []
@@ -65,6 +69,7 @@ class DataServer:
             epoch, place = divmod(position, len(train))
             index = self._order(epoch)[place]
             items.append((index, train[index]))
+        say(f"step {step + 1}: problems {[index for index, _ in items]}")
         return items
 
     def held_out(self) -> list[Item]:

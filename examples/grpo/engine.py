@@ -117,6 +117,9 @@ class Engine:
             self.stop()
             raise
 
+    def __repr__(self) -> str:
+        return "engine"
+
     def address(self) -> str:
         """Its URL."""
         return self.url

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from filelock import FileLock, Timeout
 
 from deployments.local import APP, READY_TIMEOUT_S, console, deployed
+from examples.grpo import servers
 from examples.grpo.data_server import Data, DataServer
 from examples.grpo.endpoint import Endpoint
 from examples.grpo.engine import Engine
@@ -28,7 +29,7 @@ from reward_serve.cli.launch import wait_until
 from reward_serve.engines.bundled import cache_folder
 from reward_serve.keys import use_ray_token
 
-Part = Literal["engine", "data", "buffer", "workers"]
+Part = Literal["engine", "data", "buffer", "workers", "servers"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Placement:
         judge: URL of a reward service; None is the cluster's Serve application ``reward``.
         home: folder for the engine's checkpoints; on shared storage if the engine may move.
         workers: number of rollout workers.
+        servers: number of policy servers, which sample in the endpoint's place; 0 for none.
         resources: the custom Ray resource that a part's node must have.
     """
 
@@ -52,6 +54,7 @@ class Placement:
     judge: str | None = None
     home: Path | None = None
     workers: int = 1
+    servers: int = 0
     resources: dict[Part, str] = field(default_factory=dict)
 
     def options(self, part: Part) -> dict[str, Any]:
@@ -106,6 +109,7 @@ def start(
 ) -> tuple[Parts, Policy, Endpoint]:
     """Start the actors, and load the policy's last state; closing the stack stops them."""
     import ray
+    from ray import serve
 
     def actor(part: Any, kind: type, *args: Any, **options: Any) -> Any:
         made = ray.remote(**placement.options(part), **options)(kind).remote(*args)
@@ -115,7 +119,13 @@ def start(
     home = home_of(placement)
     endpoint = _endpoint(settings, placement, home, actor, stack)
     judge = {"app": None, "url": placement.judge} if placement.judge else None
-    given = (endpoint.url, placement.model, settings.reward, judge, record.folder.name)
+    if placement.servers:
+        stack.callback(serve.delete, servers.APP)
+        servers.start(
+            placement.servers, placement.model, endpoint.url, placement.options("servers")
+        )
+    of_run = (settings.reward, judge, record.folder.name, placement.servers > 0)
+    given = (endpoint.url, placement.model, *of_run)
     parts = Parts(
         data=actor("data", DataServer, settings.seed, data, **_RESTARTED),
         buffer=actor("buffer", ReplayBuffer, settings, **_RESTARTED),
@@ -204,7 +214,7 @@ def cluster(settings: Settings, placement: Placement, log: Path) -> Iterator[Non
         with deployed(**judged_by_the_model(log)):
             yield
         return
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    options: dict[str, Any] = {"logging_level": "error", "log_to_driver": bool(placement.cluster)}
     if placement.cluster is None:
         options["include_dashboard"] = False
     use_ray_token(starts=placement.cluster is None)

@@ -11,8 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from deployments.local import console
 from examples.grpo.samples import Group, right_by_format, right_by_value
 from examples.grpo.settings import Settings
+
+
+def say(line: str) -> None:
+    """Show a line of progress; the line of an actor begins with the part's name."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class RecordError(RuntimeError):
@@ -75,6 +81,7 @@ def _recorded(step: int, group: Group) -> dict[str, Any]:
         "question": group.question,
         "answer": group.answer,
         "version": group.version,
+        "server": group.server,
         "samples": [
             {
                 "text": sample.text,

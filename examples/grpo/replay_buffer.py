@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from statistics import fmean
 
+from examples.grpo.record import say
 from examples.grpo.samples import Group
 from examples.grpo.settings import Settings
 
@@ -17,9 +18,14 @@ class ReplayBuffer:
         self._groups: list[Group] = []
         self._trained: list[Group] = []
 
+    def __repr__(self) -> str:
+        return "replay-buffer"
+
     def add(self, groups: list[Group]) -> None:
         """Add the groups that have a gradient: those whose rewards differ."""
-        self._groups += [group for group in groups if any(group.advantages)]
+        added = [group for group in groups if any(group.advantages)]
+        self._groups += added
+        say(f"added {len(added)} of {len(groups)} groups, of unequal rewards")
 
     def take(self, count: int, version: int) -> list[Group]:
         """Remove and return up to ``count`` groups by priority; drop those that are too old."""
@@ -43,7 +49,10 @@ class ReplayBuffer:
             for place, group in enumerate(self._trained)
             if group.version < version
         ]
-        return [self._trained[place] for _, place in sorted(drawn, reverse=True)[:count]]
+        groups = [self._trained[place] for _, place in sorted(drawn, reverse=True)[:count]]
+        ages = [version - group.version for group in groups]
+        say(f"step {version + 1}: {len(groups)} of {len(drawn)} groups replayed, {ages} steps old")
+        return groups
 
     def _rank(self, group: Group) -> float:
         if self._settings.priority == "reward":

@@ -5,17 +5,21 @@ It is stateless, so calls of a worker that died can be retried on a new one.
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import skyrl_gym
 import tinker
+from ray import serve
 from transformers import AutoTokenizer
 
 from examples.grpo.data_server import Item
 from examples.grpo.endpoint import API_KEY, EndpointError
 from examples.grpo.problems import prompt_tokens
+from examples.grpo.record import say
 from examples.grpo.samples import Group, Sample, accepted, number
+from examples.grpo.servers import APP, Asked
 from reward_serve_judge.weights import prepare_bundled
 from reward_serve_skyrl import register_envs
 
@@ -29,10 +33,10 @@ _SAMPLE_TIMEOUT_S = 600.0
 
 
 class RolloutWorker:
-    """Samples at a Tinker endpoint, and has the samples judged.
+    """Samples at a Tinker endpoint or at policy servers, and has the samples judged.
 
     ``model`` names the tokenizer, ``reward`` an environment; ``judge`` overrides its settings, and
-    the service's verdict log has the name of the ``run``.
+    the service's verdict log has the name of the ``run``. With ``servers``, those sample.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class RolloutWorker:
         reward: str,
         judge: dict[str, Any] | None = None,
         run: str = "grpo",
+        servers: bool = False,
     ) -> None:
         register_envs()
         self._run = run
@@ -51,6 +56,10 @@ class RolloutWorker:
         self._environment, config = ENVIRONMENTS[reward]
         self._config = {**config, **(judge or {})}
         self._threads = ThreadPoolExecutor(_ENV_THREADS)
+        self._servers = serve.get_app_handle(APP) if servers else None
+
+    def __repr__(self) -> str:
+        return "rollout-worker"
 
     def sample(
         self,
@@ -66,14 +75,19 @@ class RolloutWorker:
         A group's samples use its item's seed and the following ones.
 
         Raises:
-            EndpointError: the endpoint did not answer in time.
+            EndpointError: the endpoint, or every policy server, did not answer in time.
         """
-        client = self._service.create_sampling_client(model_path=weights)
+        client = self._servers or self._service.create_sampling_client(model_path=weights)
         groups, pending = [], []
         for (index, problem), seed in zip(items, seeds, strict=True):
             form = "number" if number(accepted(problem.answer)[0]) is not None else "answer"
             prompt = prompt_tokens(self._tokenizer, problem.question, form)
             groups.append(Group(index, problem.question, problem.answer, prompt, version))
+            if self._servers:
+                end = self._tokenizer.eos_token_id
+                request = (weights, prompt, group, seed, max_tokens, end)
+                pending.append(Asked(self._servers, index, *request))
+                continue
             parameters = tinker.SamplingParams(
                 max_tokens=max_tokens,
                 temperature=1.0,
@@ -84,13 +98,19 @@ class RolloutWorker:
             pending.append(client.sample(tinker.ModelInput.from_ints(prompt), group, parameters))
         for made, future, seed in zip(groups, pending, seeds, strict=True):
             try:
-                sequences = future.result(timeout=_SAMPLE_TIMEOUT_S).sequences
+                answer = future.result(timeout=_SAMPLE_TIMEOUT_S)
             except (tinker.APIConnectionError, TimeoutError) as error:
                 raise EndpointError(f"{self._url}: {type(error).__name__}: {error}") from None
+            if self._servers:
+                made.server, sequences = answer
+            else:
+                sequences = [(list(s.tokens), list(s.logprobs)) for s in answer.sequences]
             made.samples = [
-                Sample(list(s.tokens), list(s.logprobs), self._text(s.tokens), seed + place)
-                for place, s in enumerate(sequences)
+                Sample(tokens, logprobs, self._text(tokens), seed + place)
+                for place, (tokens, logprobs) in enumerate(sequences)
             ]
+        servers = Counter(group.server or self._url for group in groups)
+        say(f"weights {version}: sampled {len(groups)} groups at {dict(servers)}")
         return groups
 
     def judge(self, groups: list[Group], step: int) -> list[Group]:
@@ -102,6 +122,7 @@ class RolloutWorker:
         ]
         for _ in self._threads.map(self._step, *zip(*each, strict=True)):
             pass
+        say(f"step {step + 1}: {len(each)} samples rewarded")
         return groups
 
     def _step(self, group: Group, sample: Sample, keys: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ class Group:
         version: optimiser steps that the policy had taken when it sampled.
         samples: the samples.
         advantages: one per sample, None if undecided; empty until computed.
+        server: the policy server that sampled it; None if the endpoint did.
     """
 
     problem: int
@@ -61,6 +62,7 @@ class Group:
     version: int
     samples: list[Sample] = field(default_factory=list)
     advantages: list[float | None] = field(default_factory=list)
+    server: str | None = None
 
 
 def numbers(text: str) -> list[float]:

@@ -61,5 +61,10 @@ RUNS = {
     "judge-ahead": Settings(ahead=True, steps=15, evaluate_every=15),
     "failures-as-zero": Settings(steps=40, failing=0.2, failed_as="zero", evaluate_every=40),
     "failures-absent": Settings(steps=40, failing=0.2, evaluate_every=40),
+    "judge-replay": Settings(group=4, replay_updates=1, priority="reward"),
 }
-"""The runs that ``make grpo ARGS=all`` compares."""
+"""The runs that ``make grpo ARGS=all`` compares.
+
+``judge-replay`` replays as SkyPilot's example does: each step is followed by an update on earlier
+groups, likelier of high reward.
+"""

@@ -16,12 +16,17 @@
 # JUDGE_MODEL     another model: a hub id or a folder
 # JUDGE_REPLICAS  number of replicas, or MIN:MAX
 # JUDGE_TP        GPUs per replica
+# REWARD_MODEL, REWARD_NUM_ENGINES, REWARD_MAX_MODEL_LEN  SkyRL's names of the first two, and of the
+#   context
+# NUMBERS         llm_as_a_judge_local: as there, Qwen2.5-1.5B-Instruct, which writes up to 512 tokens
+#   at temperature 0 about every sample (with JUDGE=qwen)
 # KEEP_JUDGE      non-empty: `run` leaves the judge running
 # ENV_FILE        file of variables to export, such as OPENAI_API_KEY and WANDB_API_KEY
 # URL             the judge's URL (http://127.0.0.1:8000)
 # TRAINER_GPUS    GPUs that training needs besides the judge's (0); with JUDGE=qwen, exit 1 if the
 #   cluster has too few, because Ray would wait forever
 # STATE_DIR       folder of the service's log and process id (.judge)
+# STOP_TIMEOUT_S  seconds until a judge that does not stop is killed (60)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck disable=SC1090
@@ -35,6 +40,35 @@ case $judge in
   openai | graded) python=$root/.venv/bin/python deployment=${DEPLOYMENT:-$root/deployments/openai.yaml} ;;
   *) echo "JUDGE=$judge: qwen, bundled, openai or graded" >&2 && exit 2 ;;
 esac
+# named <variable> <SkyRL's variable>: the value of either; they may not contradict each other.
+named() {
+  if [[ -n ${!1:-} && -n ${!2:-} && ${!1} != "${!2}" ]]; then
+    echo "$1=${!1} and $2=${!2}: unset one" >&2 && exit 2
+  fi
+  echo "${!1:-${!2:-}}"
+}
+model=$(named JUDGE_MODEL REWARD_MODEL)
+replicas=$(named JUDGE_REPLICAS REWARD_NUM_ENGINES)
+fields=()
+case ${NUMBERS:-} in
+  '') ;;
+  llm_as_a_judge_local)
+    if [[ $judge == qwen ]]; then
+      model=${model:-Qwen/Qwen2.5-1.5B-Instruct}
+      fields+=(--set judge.mode=generate --set judge.temperature=0 --set judge.rules_first=false)
+    fi
+    ;;
+  *) echo "NUMBERS=$NUMBERS: llm_as_a_judge_local, or unset it" >&2 && exit 2 ;;
+esac
+section=engine
+[[ $judge == openai || $judge == graded ]] && section=remote
+[[ -z $model ]] || fields+=(--set "$section.model=$model")
+[[ -z ${JUDGE_TP:-} ]] || fields+=(--set "engine.tensor_parallel_size=$JUDGE_TP")
+[[ -z ${REWARD_MAX_MODEL_LEN:-} ]] || fields+=(--set "$section.max_model_len=$REWARD_MAX_MODEL_LEN")
+[[ -z $replicas ]] || fields+=(
+  --set "autoscaling.min_replicas=${replicas%:*}"
+  --set "autoscaling.max_replicas=${replicas#*:}"
+)
 mkdir -p "$state"
 
 ready() { "$python" -m reward_serve wait --url "$url" --timeout-s "$1" --quiet; }
@@ -50,22 +84,22 @@ stop() {
   local pid
   pid=$(<"$state/pid")
   kill -TERM "$pid" 2>/dev/null || true
-  while [[ $(ps -o stat= -p "$pid") == [!Z]* ]]; do sleep 0.5; done
+  local end=$((SECONDS + ${STOP_TIMEOUT_S:-60}))
+  while [[ $(ps -o stat= -p "$pid") == [!Z]* ]]; do
+    if ((SECONDS >= end)); then
+      echo "the judge did not stop in ${STOP_TIMEOUT_S:-60} s and is killed; log: $state/log" >&2
+      kill -KILL -- "-$pid" || true
+      break
+    fi
+    sleep 0.5
+  done
   rm "$state/pid"
 }
 
 check_gpus() { "$python" "$root/examples/gsm8k/gpus.py" "$deployment" "${TRAINER_GPUS:-0}" "$1"; }
 
-# The deployments file with JUDGE_MODEL, JUDGE_REPLICAS and JUDGE_TP, if any is set.
+# The deployments file with the fields that variables set, if any.
 configure() {
-  local model=engine.model fields=()
-  [[ $judge == openai || $judge == graded ]] && model=remote.model
-  [[ -z ${JUDGE_MODEL:-} ]] || fields+=(--set "$model=$JUDGE_MODEL")
-  [[ -z ${JUDGE_TP:-} ]] || fields+=(--set "engine.tensor_parallel_size=$JUDGE_TP")
-  [[ -z ${JUDGE_REPLICAS:-} ]] || fields+=(
-    --set "autoscaling.min_replicas=${JUDGE_REPLICAS%:*}"
-    --set "autoscaling.max_replicas=${JUDGE_REPLICAS#*:}"
-  )
   [[ ${#fields[@]} -gt 0 ]] || return 0
   "$python" -m reward_serve serve "$deployment" "${fields[@]}" --dry-run >"$state/judge.yaml"
   deployment=$state/judge.yaml
@@ -108,10 +142,15 @@ deploy() {
 
 start() {
   if ready 0; then
+    if [[ ${#fields[@]} -gt 0 && ${fields[*]} != "$(cat "$state/fields" 2>/dev/null)" ]]; then
+      echo "a judge is already running at $url, without ${fields[*]}; stop it: JUDGE=$judge $0 stop" >&2
+      exit 1
+    fi
     echo "a judge is already running at $url"
     return
   fi
   : >"$state/log"
+  echo "${fields[*]-}" >"$state/fields"
   echo "deploying $deployment (log: $state/log)"
   prepare
   deploy

@@ -4,12 +4,17 @@ GSM8K, MATH-500 (``--set math500``) or a file of questions and answers (``--set 
 ``train.parquet`` and ``validation.parquet``. The variant selects the environment that computes the
 reward: the judge's of ``clients/skyrl``, or skyrl_gym's ``gsm8k``. Nothing else differs, so runs
 are comparable.
+
+``--members N`` writes pairs for membership inference: N rows that the model was trained on, and N
+that it was not; the policy is asked to reproduce a row's solution. Rows and draw are those of
+``math500_match_custom_mia.py --mia`` (``oseyosey/verl``) with unused examples.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +27,7 @@ from reward_serve_answers.values import parse_number
 
 INSTRUCTION = 'Let\'s think step by step and output the final answer after "####".'
 HELD_OUT_EVERY = 20
+SEED = 42  # of the draw of members, as in the original
 _QUESTIONS = ("question", "problem", "prompt")
 _ANSWERS = ("answer", "answers", "reference", "references", "solution")
 """Names of a row's columns; the first that a row has is read."""
@@ -39,8 +45,17 @@ class Variant(StrEnum):
 _ENVIRONMENTS = {Variant.judge: "gsm8k_judge", Variant.rule: "gsm8k"}
 
 
+def _refused(value: str | None) -> str | None:
+    if value:
+        raise typer.BadParameter(
+            "an option of the original script: --data-source NAME sets the rows' data source, such "
+            "as llm_judge_remote_custom; --members N pairs N rows with unused ones"
+        )
+    return value
+
+
 def main(
-    out: Annotated[Path, typer.Option(help="Folder for the two files.")],
+    out: Annotated[Path, typer.Option("--out", "--output_dir", help="Folder for the files.")],
     train: Annotated[
         str,
         typer.Option(
@@ -55,11 +70,31 @@ def main(
         typer.Option(help="The same; default: GSM8K's test split, otherwise every 20th row."),
     ] = None,
     variant: Annotated[Variant, typer.Option(help="Source of the reward.")] = Variant.judge,
+    data_source: Annotated[
+        str | None,
+        typer.Option(help="The rows' data_source, by which verl chooses a scorer."),
+    ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            "--members", "--subset_size", min=1, help="Write N pairs for membership inference."
+        ),
+    ] = None,
+    mia: Annotated[bool, typer.Option("--mia", "--include_target_gt", hidden=True)] = False,
+    _: Annotated[
+        str | None,
+        typer.Option("--match_type", "--mia_nonmember_method", hidden=True, callback=_refused),
+    ] = None,
 ) -> None:
     """Write train.parquet and validation.parquet."""
-    for split, columns in splits(train, validation, variant).items():
+    if mia and not members:
+        raise typer.BadParameter("--mia: give the number of members, --members N")
+    if members and (variant is Variant.rule or validation):
+        raise typer.BadParameter("use --members without --variant rule and --validation")
+    pairs = {"train": membership_pairs(train, members)} if members else {}
+    for split, columns in (pairs or splits(train, validation, variant)).items():
         path = out / f"{split}.parquet"
-        write(columns, path)
+        write([row | {"data_source": data_source or row["data_source"]} for row in columns], path)
         console.print(f"{path}: {len(columns)} rows", markup=False, highlight=False)
 
 
@@ -124,6 +159,47 @@ def prepared(
             }
         )
     return _with_lists(columns)
+
+
+def membership_pairs(data: str, members: int) -> list[dict[str, Any]]:
+    """The output rows of ``members`` rows of a set and of as many others, in random order.
+
+    Raises:
+        typer.BadParameter: as ``read_rows`` and ``prepared``, or there are too few rows.
+    """
+    rows = [
+        row | {"answer": text_of(row.get("solution")) or row.get("answer")}
+        for row in read_rows(data)
+    ]
+    columns = prepared(rows, "train", Variant.judge, _source(data, rows))
+    problems = [row["extra_info"]["problem"] for row in columns]
+    chosen = sorted(Random(SEED).sample(range(len(columns)), min(members, len(columns))))
+    seen = {problems[at] for at in chosen}
+    unseen = [at for at, problem in enumerate(problems) if problem not in seen]
+    if members > len(unseen):
+        raise typer.BadParameter(
+            f"--members {members}: of the set's {len(columns)} rows, {len(unseen)} are left as "
+            "non-members; lower it"
+        )
+    rest = sorted(Random(SEED + 1).sample(unseen, members))
+    pairs = [_marked(columns[at], at, pair, "original") for pair, at in enumerate(chosen)]
+    pairs += [_marked(columns[at], at, pair, "unused_original") for pair, at in enumerate(rest)]
+    Random(SEED).shuffle(pairs)
+    for index, row in enumerate(pairs):
+        row["extra_info"]["index"] = index
+    return pairs
+
+
+def _marked(row: dict[str, Any], at: int, pair: int, kind: str) -> dict[str, Any]:
+    info = row["extra_info"]
+    return row | {
+        "prompt": [{"role": "user", "content": info["problem"]}],
+        "reward_spec": {"method": "rule", "ground_truth": info["answer"]},
+        "reward_model": {"style": "model", "ground_truth": info["answer"]},
+        "extra_info": {name: info[name] for name in ("split", "problem", "question")}
+        | {"is_member": kind == "original", "pair": pair, "pair_type": kind}
+        | {"original_idx": at, "target_gt": info["answer"]},
+    }
 
 
 def _source(data: str, rows: list[dict[str, Any]]) -> str:

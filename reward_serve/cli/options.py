@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 import yaml
 
-from reward_serve.cli.profiles import Profile, card_template, find_profile
+from reward_serve.cli.profiles import Profile, card_template, find_profile, reward_word
 from reward_serve.cli.shipped import shipped_file
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL
@@ -119,6 +119,12 @@ def _profile_of(model: str, options: Mapping[str, Any]) -> Profile | None:
 def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The content of the file that serves this model."""
     is_bundled, profile = model == BUNDLED_MODEL, _profile_of(model, options)
+    if profile is None and "kind" not in options and (word := reward_word(model)):
+        raise ConfigError(
+            f"{model}: {word!r} in its name says that it is a reward model, and no profile knows "
+            "it: give --kind classifier if it returns a logit (a sequence classifier), --kind "
+            "judge if it writes a verdict"
+        )
     kind = profile.model["kind"] if profile else options.get("kind", "judge")
     content = _read(shipped_file("judge.yaml" if is_bundled else _NEAREST[kind]))
     (section,) = content["applications"][0]["args"]["models"]

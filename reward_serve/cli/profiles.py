@@ -17,8 +17,9 @@ from reward_serve.config.base import ConfigError
 from reward_serve.engines.checkpoint import is_folder
 
 FOLDER = Path(reward_serve.__file__).parent / "profiles"
+_REWARD = r"(?:gen|armo|[gopqu])?rm|reward(?:model)?"
 _OTHER_KINDS = re.compile(
-    r"(?<![a-z0-9])(base|r1|(?:gen|p)?rm|reward|(?:safe)?guard|embedding)(?![a-z0-9])"
+    rf"(?<![a-z0-9])(?:base|r1|(?:safe)?guard|embedding|({_REWARD}))(?![a-z0-9])"
 )
 
 
@@ -41,8 +42,7 @@ def find_profile(model: str) -> Profile | None:
     Tuned and quantized models are named like that, and keep their family's chat template; a name
     that says of another kind of model what the profile's does not is of no profile.
     """
-    found, of_folder = {}, is_folder(model)
-    asked = (Path(model).expanduser().resolve().name if of_folder else model).lower()
+    found, of_folder, asked = {}, is_folder(model), _asked(model)
     for path in FOLDER.glob("*.yaml"):
         content = yaml.safe_load(path.read_bytes())
         for known in content["models"]:
@@ -53,6 +53,15 @@ def find_profile(model: str) -> Profile | None:
             if re.search(part, asked) and (owner or not of_folder) and not other:
                 found[name] = Profile(path.stem, known, **content)
     return found[max(found, key=len)] if found else None
+
+
+def reward_word(model: str) -> str | None:
+    """The word of its name, such as RM, by which a model is a reward model."""
+    return next(filter(None, _OTHER_KINDS.findall(_asked(model))), None)
+
+
+def _asked(model: str) -> str:
+    return (Path(model).expanduser().resolve().name if is_folder(model) else model).lower()
 
 
 def card_template(name: str, prompt: dict[str, Any], path: Path) -> dict[str, Any]:

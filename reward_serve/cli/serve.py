@@ -21,6 +21,7 @@ from reward_serve.cli.launch import (
     wait_until,
 )
 from reward_serve.cli.options import Kind, deployments_file, note
+from reward_serve.cli.profiles import find_profile
 from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
@@ -28,7 +29,7 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
-from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, is_folder
+from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, check_kind, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
@@ -228,7 +229,14 @@ def missing(models: list[ModelConfig]) -> list[str]:
             elif isinstance(model, JudgeModel | ClassifierModel):
                 checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
-                    check_checkpoint(checkpoint)
+                    folder = check_checkpoint(checkpoint)
+                    check_kind(folder, is_classifier=isinstance(model, ClassifierModel))
+                elif checkpoint != BUNDLED_MODEL and isinstance(model, JudgeModel):
+                    known = find_profile(checkpoint)
+                    if known and known.model["kind"] == "classifier":
+                        raise CheckpointError(
+                            f"engine.model: {checkpoint} writes no verdict; use kind: classifier"
+                        )
                 elif adapter is not None:
                     bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:

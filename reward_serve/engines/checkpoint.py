@@ -48,6 +48,27 @@ def check_checkpoint(model: str) -> Path:
     return folder
 
 
+def check_kind(folder: Path, *, is_classifier: bool) -> None:
+    """Check that a folder's model is of its kind; vLLM would add an untrained head to others.
+
+    Raises:
+        CheckpointError: it is not a classifier, or is a reward model served as a judge.
+    """
+    architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
+    kinds = ("ForSequenceClassification", "ForProcessRewardModel")
+    scores = any(kind in name for kind in kinds for name in architectures)
+    if is_classifier and not scores:
+        raise CheckpointError(
+            f"engine.model: {folder} is {', '.join(architectures)}, not a {' or '.join(kinds)} "
+            "model; serve a reward model, or use kind: judge"
+        )
+    if not is_classifier and (scores or any("RewardModel" in name for name in architectures)):
+        raise CheckpointError(
+            f"engine.model: {folder} is {', '.join(architectures)}, a reward model that writes no "
+            "verdict; use kind: classifier"
+        )
+
+
 def check_hub_id(model: str, revision: str | None = None) -> None:
     """Ask the hub once for a model that is not in this machine's cache.
 

@@ -39,9 +39,9 @@ from reward_serve.engines.checkpoint import (
     CheckpointError,
     check_checkpoint,
     check_hub_id,
+    check_kind,
     folder_digest,
     is_folder,
-    read_json,
 )
 from reward_serve.engines.process_guard import own_child_processes
 from reward_serve.messages import with_texts
@@ -222,8 +222,8 @@ class VllmRunner(FrozenModel):
             CheckpointError: the model cannot be served by this engine.
         """
         model = await asyncio.to_thread(locate, config)
-        if cls.runner == "pooling" and isinstance(model, Path):
-            check_classifier(model)
+        if isinstance(model, Path):
+            check_kind(model, is_classifier=cls.runner == "pooling")
         set_environment(config, num_cpus)
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
@@ -471,21 +471,6 @@ class VllmClassifier(VllmRunner):
 
     async def _probe(self) -> None:
         await self.logits([0])
-
-
-def check_classifier(folder: Path) -> None:
-    """Check that a folder's model is a classifier; vLLM would add an untrained head to others.
-
-    Raises:
-        CheckpointError: it is not a classifier.
-    """
-    kinds = ("ForSequenceClassification", "ForProcessRewardModel")
-    architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
-    if not any(kind in name for kind in kinds for name in architectures):
-        raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, not a {' or '.join(kinds)} "
-            "model; serve a reward model, or use kind: judge"
-        )
 
 
 _LONG = 2**12

@@ -78,6 +78,40 @@ class JudgedTrainConfig(SkyRLTrainConfig):  # type: ignore[misc]  # skyrl is unt
     environment: JudgedEnvironmentConfig = field(default_factory=JudgedEnvironmentConfig)
 
 
+_MOVED = {"num_inference_engines": "num_engines"} | dict.fromkeys(
+    ("backend", "run_engines_locally", "weight_sync_backend", "gpu_memory_utilization")
+)
+_JUDGES = {
+    "model": "JUDGE_MODEL of examples/gsm8k, or serve MODEL",
+    "num_reward_engines": "JUDGE_REPLICAS of examples/gsm8k, or serve --replicas",
+    "max_model_len": "REWARD_MAX_MODEL_LEN of examples/gsm8k, or serve --set engine.max_model_len",
+    "base_url": "remote.base_url in the deployments file",
+}
+
+
+def check_earlier_names(arguments: list[str]) -> None:
+    """Refuse settings of SkyRL's judge examples, which would be ignored or have moved.
+
+    Raises:
+        ValueError: there is one; the message has what replaces it.
+    """
+    for argument in arguments:
+        path, _, value = argument.lstrip("+").partition("=")
+        section, _, name = path.rpartition(".")
+        name = name.removeprefix("inference_engine_")
+        if section == "generator" and (name in _MOVED or name == "tensor_parallel_size"):
+            use = f"generator.inference_engine.{_MOVED.get(name) or name}={value}"
+        elif path == "generator.async_engine":
+            use = "nothing: SkyRL's engines are asynchronous; leave it out"
+        elif path == "environment.env_class" and value.startswith("llm_as_a_judge"):
+            use = "gsm8k_judge, here and in the data's column env_class"
+        elif section.startswith("environment.skyrl_gym.llm_as_a_judge"):
+            use = _JUDGES.get(name, f"judge.{name} in the deployments file (serve --set)")
+        else:
+            continue
+        raise ValueError(f"{argument}: use {use}")
+
+
 def check_judging_overlaps(cfg: SkyRLTrainConfig) -> None:
     """Refuse settings under which judging cannot overlap with generation.
 

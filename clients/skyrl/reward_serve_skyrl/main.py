@@ -22,6 +22,7 @@ from reward_serve.client.rows import PROBE_RESPONSE, PROBED_ROWS, check_rows
 from reward_serve_skyrl.agents import schemas_of
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
+    check_earlier_names,
     check_groups_meet,
     check_judging_overlaps,
     check_turns_are_rewarded,
@@ -65,6 +66,7 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
             keeps undecided samples in training, or drops rewards.
     """
     own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
+    check_earlier_names(own)
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
     check_judging_overlaps(cfg)
     check_groups_meet(cfg)

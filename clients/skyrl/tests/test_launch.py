@@ -95,6 +95,53 @@ def test_a_misspelt_setting_is_refused() -> None:
             read_config([*settings("rule", "sync"), wrong])
 
 
+JUDGE = "environment.skyrl_gym.llm_as_a_judge"
+
+
+@pytest.mark.parametrize(
+    ("argument", "remedy"),
+    [
+        ("generator.num_inference_engines=2", "generator.inference_engine.num_engines=2"),
+        (
+            "generator.inference_engine_tensor_parallel_size=2",
+            "generator.inference_engine.tensor_parallel_size=2",
+        ),
+        ("generator.backend=vllm", "generator.inference_engine.backend=vllm"),
+        ("generator.run_engines_locally=true", "generator.inference_engine.run_engines_locally"),
+        ("generator.weight_sync_backend=nccl", "generator.inference_engine.weight_sync_backend"),
+        ("generator.gpu_memory_utilization=0.7", "generator.inference_engine.gpu_memory_util"),
+        ("generator.async_engine=true", "leave it out"),
+        ("generator.batched=true", "set generator.batched=false"),
+        ("environment.env_class=llm_as_a_judge_local", "gsm8k_judge"),
+        (f"{JUDGE}.model=gpt-4o-mini", "JUDGE_MODEL"),
+        (f"+{JUDGE}_local.num_reward_engines=2", "JUDGE_REPLICAS"),
+        (f"+{JUDGE}_local.max_model_len=4096", "REWARD_MAX_MODEL_LEN"),
+        (f"+{JUDGE}_local.temperature=0.0", r"judge\.temperature in the deployments file"),
+    ],
+)
+def test_an_argument_of_skyrls_examples_is_refused_with_what_replaces_it(
+    argument: str, remedy: str
+) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        read_config([*settings("judge", "sync"), argument])
+
+
+def test_all_runs_take_the_numbers_of_skyrls_example() -> None:
+    taken = [
+        "trainer.placement.colocate_policy_ref=false",
+        "trainer.strategy=fsdp2",
+        "trainer.eval_batch_size=2",
+        "trainer.update_epochs_per_batch=1",
+        "trainer.resume_mode=null",
+    ]
+    for reward in ("rule", "judge"):
+        for mode, batch in (("sync", 16), ("async", 8)):
+            numbers = settings(reward, mode, NUMBERS="llm_as_a_judge_local")
+            trainer = read_config([*numbers, *taken]).trainer
+            assert (trainer.train_batch_size, trainer.policy_mini_batch_size) == (batch, 8)
+            assert trainer.algorithm.use_kl_loss is False
+
+
 def test_a_run_does_not_begin_without_its_judge() -> None:
     cfg = config("judge", "sync")
     nobody = [*settings("judge", "sync", REWARD_SERVE_URL=f"http://127.0.0.1:{free_port()}")]

@@ -40,12 +40,12 @@ def test_all_runs_stand_on_one_page_with_every_mistake_of_the_judge(tmp_path: Pa
     found = json.loads((tmp_path / "results.json").read_text())
     runs = found["runs"]
     assert list(runs) == list(RUNS)[1:]
-    assert [len(run["steps"]) for run in runs.values()] == [1, 2, 3, 4, 5]
+    assert [len(run["steps"]) for run in runs.values()] == [1, 2, 3, 4, 5, 6]
     assert runs["judge-sync"]["starts"][0]["machine"] == {"cores": 2}
     assert runs["failures-absent"]["verdicts"]["false_rejects_by_step"] == [0, 1, 0, 1, 0]
-    assert (found["judge"]["samples"], found["judge"]["false_rejects"]) == (13, 5)
+    assert (found["judge"]["samples"], found["judge"]["false_rejects"]) == (19, 8)
     listed = [json.loads(line) for line in (tmp_path / "mistakes.jsonl").read_text().splitlines()]
-    assert len(listed) == 5
+    assert len(listed) == 8
     assert not any(one["run"].startswith("rule") for one in listed)
     assert (tmp_path / "results.png").stat().st_size > 10_000
 

@@ -109,6 +109,8 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
         ("RedHatAI/Qwen3-8B-FP8-dynamic", "qwen3"),
         ("Qwen/Qwen3-30B-A3B-Thinking-2507-FP8", "qwen3-2507-thinking"),
         ("me/Skywork-Reward-V2-Qwen3-8B-mine", "skywork-reward-v2"),
+        ("Skywork/Skywork-Reward-Llama-3.1-8B-v0.2", "bradley-terry"),
+        ("Ray2333/GRM-Llama3-8B-rewardmodel-ft", "bradley-terry"),
         ("./xVerify-7B-I", "xverify"),
         ("./gpt-5-mini", None),  # a folder
         ("someone/gpt-5-mini", None),
@@ -311,6 +313,31 @@ async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]
 )
 def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) -> None:
     assert find_profile(model) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        ("RLHFlow/ArmoRM-Llama3-8B-v0.1", "armorm"),
+        ("internlm/internlm2-7b-reward", "reward"),
+        ("org/Qwen3-8B-PRM", "prm"),
+        ("./my-reward-model", "reward"),
+    ],
+)
+def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
+    refused = invoke("serve", model, "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"{model}: '{word}' in its name says that it is a reward mod")
+    assert "--kind classifier if it returns a logit" in refused.stderr
+    (found,) = application(dry_run(model, "--kind", "classifier")).models
+    assert isinstance(found, ClassifierModel)
+
+
+def test_a_known_classifier_is_refused_as_a_judge_before_ray_starts() -> None:
+    model = "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    refused = invoke("serve", "judge-gpu.yaml", "--set", f"engine.model={model}")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith(f"{model} writes no verdict; use kind: classifier\n")
 
 
 def test_an_endpoint_has_no_device() -> None:

@@ -14,10 +14,10 @@ from reward_serve.engines.checkpoint import (
     CheckpointError,
     check_checkpoint,
     check_hub_id,
+    check_kind,
     folder_digest,
     is_folder,
 )
-from reward_serve.engines.vllm import check_classifier
 
 HEADER = {
     "__metadata__": {"format": "pt"},
@@ -118,15 +118,17 @@ def test_a_digest_changes_with_the_files_and_not_with_their_place(folder: Path) 
     assert len(digests) == 6
 
 
-def test_a_language_model_is_no_classifier(tmp_path: Path) -> None:
+def test_a_language_model_is_no_classifier_and_a_reward_model_no_judge(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    config.write_text('{"architectures": ["LlamaForSequenceClassification"]}')
-    check_classifier(tmp_path)
-    config.write_text('{"architectures": ["Qwen2ForProcessRewardModel"]}')
-    check_classifier(tmp_path)
+    for name in ("LlamaForSequenceClassification", "Qwen2ForProcessRewardModel"):
+        config.write_text(json.dumps({"architectures": [name]}))
+        check_kind(tmp_path, is_classifier=True)
+        with pytest.raises(CheckpointError, match=rf"is {name}, a reward .* kind: classifier"):
+            check_kind(tmp_path, is_classifier=False)
     config.write_text('{"architectures": ["LlamaForCausalLM"]}')
+    check_kind(tmp_path, is_classifier=False)
     with pytest.raises(CheckpointError, match=r"is LlamaForCausalLM, not .* kind: judge"):
-        check_classifier(tmp_path)
+        check_kind(tmp_path, is_classifier=True)
 
 
 def answer_of_hub(request: httpx.Request) -> httpx.Response:
