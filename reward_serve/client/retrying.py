@@ -48,7 +48,8 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 8 * 2**20
 """Maximum bytes of a batch of several requests; the service's default limit is 16 MiB per body."""
 WINDOW_S = 0.002
-"""How long a request waits to be batched while another batch is in progress."""
+"""How long a request waits to be batched while other batches are in progress, up to 16."""
+_LONGEST_WINDOW_S = 0.02
 PROBE_EVERY_S = 2.0
 _PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes soon
 _SUSPICION_S = 2.0
@@ -133,8 +134,8 @@ class Coalescer:
     """Collects requests into batches on one event loop.
 
     Requests are sent when they are many (in number or bytes), when no other batch is in progress,
-    or when the first of them has waited for ``WINDOW_S``. Those of each model are a batch, and so
-    is each group.
+    or when the first of them has waited for ``WINDOW_S``, or longer if many batches are in
+    progress. Those of each model are a batch, and so is each group.
 
     Args:
         ask: sends a batch and delivers each ticket's outcome.
@@ -186,7 +187,9 @@ class Coalescer:
         if self._waiting and not self._in_progress:
             self._send()
         elif self._waiting and self._timer is None:
-            self._timer = self._loop.call_later(WINDOW_S, self._send)
+            # More in progress means that each takes longer, and so that a longer wait costs little.
+            window_s = WINDOW_S * max(1.0, len(self._in_progress) / 16)
+            self._timer = self._loop.call_later(min(window_s, _LONGEST_WINDOW_S), self._send)
 
     def _send(self) -> None:
         if self._timer is not None:

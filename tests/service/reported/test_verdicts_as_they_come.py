@@ -53,14 +53,16 @@ def over_http(model: Waiting, **settings: Any) -> Iterator[Client]:
     app = application(FakeHandle("rule", lambda: None, model))
     config = uvicorn.Config(app, "127.0.0.1", port := free_port(), log_level="critical")
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    with HttpRewardClient(f"http://127.0.0.1:{port}", **settings) as client:
-        yield client
-    server.should_exit = True
-    thread.join()
+    try:
+        with HttpRewardClient(f"http://127.0.0.1:{port}", **settings) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 WAYS = pytest.mark.parametrize("way", [by_handle, over_http])
