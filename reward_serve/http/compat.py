@@ -186,8 +186,7 @@ def rewards_of(
             422. Also 422 if the template in the URL is invalid.
     """
     failed = [result for result in results if result["status"] != Status.OK]
-    invalid = [result for result in failed if result["status"] == Status.INVALID]
-    misnamed = [one for one in invalid if template and "template: " in (one["reason"] or "")]
+    misnamed = [one for one in failed if template and "template: " in (one["reason"] or "")]
     passing = any(result["status"] in {*RETRIED, Status.TIMEOUT} for result in failed)
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]

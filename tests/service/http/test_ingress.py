@@ -43,6 +43,11 @@ def test_a_batch_keeps_order_and_each_fault_to_its_own_item() -> None:
     single = served().post("/v1/score", json=items[4])
     assert (single.status_code, single.json()["detail"]) == (404, results[4]["reason"])
     assert "no model is named 'jugde'; choose from " in results[4]["reason"]
+    assert [each["details"] for each in results if each["status"] == "invalid"] == [
+        *[None] * 3,
+        {"refused": True},
+        None,
+    ]  # by which clients end a run
 
 
 def test_a_lone_surrogate_spoils_its_own_item_alone() -> None:

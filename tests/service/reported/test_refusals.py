@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 
 from reward_serve.client import ScoringError, connect
 from reward_serve.client.rows import RefusedRowError
-from reward_serve.schema import Status
+from reward_serve.config.models import RuleModel
+from reward_serve.http.ingress import _answered
+from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import Status, failure
 from reward_serve_skyrl import GSM8kJudgeEnv
 from reward_serve_slime import score
 from reward_serve_trl import judge_reward
@@ -127,3 +131,23 @@ def test_a_rule_does_not_stand_for_a_place_in_a_group(service: FakeService) -> N
     client = connect(url=service.url, on_failure="rule")
     with pytest.raises(ScoringError, match=r"on_failure=rule: .*another scale"):
         client.score_group({"responses": ["a", "aa"], "reference": "18"})
+
+
+def test_a_single_score_that_failed_is_502_with_the_whole_result() -> None:
+    failed = failure(Status.ERROR, "the engine died", model="judge").model_dump(mode="json")
+    answer = _answered(failed, failed)
+    assert answer.status_code == 502
+    assert json.loads(bytes(answer.body)) == {"detail": "the engine died", **failed}
+
+
+async def test_a_functions_bug_is_told_once_and_not_retried() -> None:
+    rule = {"verifier": "function", "function": "tests.own_functions:scripted"}
+    config = RuleModel.model_validate({"name": "own", "kind": "rule", "rule": rule})
+    with FakeService(model=RuleRewardModel(config)) as service:
+        client = connect(url=service.url, on_failure="none", timeout_s=30)
+        result = await client.ascore({"response": "raise"})
+    assert result.status is Status.INVALID
+    assert (
+        result.reason == "rule.function tests.own_functions:scripted: KeyError: 'points' (line 28)"
+    )
+    assert len(service.calls) == 1
