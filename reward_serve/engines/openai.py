@@ -167,7 +167,7 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_quoted(error)}") from None
+                    raise RefusedError(f"{self._name}: {_quoted(error)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
@@ -178,7 +178,7 @@ class OpenAIEngine(FrozenModel):
                 await self._suspected(error)
                 refused = getattr(error, "status_code", 0) in _REFUSED  # this request alone
                 kind = RefusedError if refused else EngineError
-                raise kind(f"the endpoint: {_quoted(error)}") from error
+                raise kind(f"{self._name}: {_quoted(error)}") from error
             else:
                 self._replied = True
                 with suppress(ValueError, RecursionError):
@@ -187,7 +187,7 @@ class OpenAIEngine(FrozenModel):
                         return reply
                 said = _quoted(given.http_response.text)
                 raise EngineError(
-                    f"the endpoint's reply has no choices: {said}; check remote.base_url"
+                    f"{self._name}: its reply has no choices: {said}; check remote.base_url"
                 )
 
     def _check(self) -> None:
