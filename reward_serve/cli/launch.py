@@ -6,6 +6,7 @@ cannot set them.
 
 from __future__ import annotations
 
+import logging
 import os
 import pkgutil
 import re
@@ -101,7 +102,8 @@ def outages(file: DeploymentsFile) -> dict[str, str]:
         for model in each.config.models if isinstance(each.config, AppConfig) else ():
             if isinstance(model, RemoteModel):
                 with suppress(*call_errors()):
-                    about = _handle(each.name, model.name).describe.remote().result(_ANSWER_S)
+                    about = _handle(each.name, model.name).describe.remote()
+                    about = about.result(timeout_s=_ANSWER_S)
                     if about["outage"]:
                         found[model.name] = about["outage"]
     return found
@@ -220,6 +222,7 @@ def _connect(address: str | None) -> str:
         failed = f"--address {address}" if address else "Ray did not start; try again"
         raise LaunchError(f"{failed}: {error}") from None
     interrupt_on_signals()  # Ray has its own handlers
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # of handles
     return str(about.address_info["session_dir"])
 
 

@@ -232,7 +232,7 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_quoted(error, key)}") from None
+                    raise RefusedError(f"{self._name}: {_quoted(error, key)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
@@ -243,7 +243,7 @@ class OpenAIEngine(FrozenModel):
                 await self._suspected(error)
                 refused = getattr(error, "status_code", 0) in _REFUSED  # this request alone
                 kind = RefusedError if refused else EngineError
-                raise kind(f"the endpoint: {_quoted(error, key)}") from error
+                raise kind(f"{self._name}: {_quoted(error, key)}") from error
             else:
                 self._replied = True
                 text = _without(key, given.http_response.text)
@@ -255,7 +255,7 @@ class OpenAIEngine(FrozenModel):
                         return reply
                 said = _quoted(text)
                 raise EngineError(
-                    f"the endpoint's reply has no choices: {said}; check remote.base_url"
+                    f"{self._name}: its reply has no choices: {said}; check remote.base_url"
                 )
             finally:
                 self.window.calls -= 1
