@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import re
@@ -53,18 +54,26 @@ class Window:
 
     def __init__(self, most: int) -> None:
         self.size = float(min(most, _FIRST_CALLS))
-        self.calls = 0  # in progress
+        self.calls, self.waiting = 0, set[Any]()  # in progress, and those of them refused
         self._most, self._doubles = most, True
         self._round = list[float]()  # seconds of each reply, inf for a refusal
         self._fastest_s, self._shrunk_at = math.inf, -math.inf
 
+    @property
+    def slots(self) -> int:
+        """Items at once: a call that waits before it is asked again leaves its place to another."""
+        return int(self.size + min(len(self.waiting), self.size))
+
     async def asked(self, request: Any) -> None:
         """A hook for the HTTP client."""
+        self.waiting.discard(asyncio.current_task())
         request.extensions["began"] = time.monotonic()
 
     async def replied(self, response: Any) -> None:
         """A hook for the HTTP client."""
         began, is_refusal = response.request.extensions["began"], response.status_code == 429
+        if is_refusal:
+            self.waiting.add(asyncio.current_task())
         if began < self._shrunk_at or not (is_refusal or response.is_success):
             return
         self._round.append(math.inf if is_refusal else time.monotonic() - began)
@@ -74,7 +83,7 @@ class Window:
         self._round.clear()
         kept = max(0.25, 1 - refused)
         if refused <= _MOST_REFUSED:
-            if 2 * self.calls <= self.size:  # there was nothing more to ask
+            if 2 * (self.calls - len(self.waiting)) <= self.size:  # there was nothing more to ask
                 return
             if self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
                 self._fastest_s = min(median_s, self._fastest_s)
@@ -224,6 +233,7 @@ class OpenAIEngine(FrozenModel):
                 )
             finally:
                 self.window.calls -= 1
+                self.window.waiting.discard(asyncio.current_task())
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
