@@ -45,11 +45,8 @@ class Window:
 
     It doubles with each round of replies until a tenth of a round is refused (429) or the endpoint
     slows, to a median of twice the fastest round's. Then it shrinks, to what was not refused or to
-    what the endpoint answers at its fastest (at least 32), and grows by one a round. No maintained
-    package does this.
-
-    Args:
-        most: bounds it.
+    what the endpoint answers at its fastest (at least 32), and grows by one a round. ``most`` bounds
+    it. No maintained package does this.
     """
 
     def __init__(self, most: int) -> None:
@@ -81,14 +78,15 @@ class Window:
             return
         refused, median_s = self._round.count(math.inf) / len(self._round), median(self._round)
         self._round.clear()
-        kept = max(0.25, 1 - refused)
-        if refused <= _MOST_REFUSED:
-            if 2 * (self.calls - len(self.waiting)) <= self.size:  # there was nothing more to ask
-                return
-            if self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
-                self._fastest_s = min(median_s, self._fastest_s)
-                self.size = min(self._most, 2 * self.size if self._doubles else self.size + 1)
-                return
+        if refused > _MOST_REFUSED:
+            kept = max(0.25, 1 - refused)
+        elif 2 * (self.calls - len(self.waiting)) <= self.size:  # there was nothing more to ask
+            return
+        elif self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
+            self._fastest_s = min(median_s, self._fastest_s)
+            self.size = min(self._most, 2 * self.size if self._doubles else self.size + 1)
+            return
+        else:
             kept = max(self._fastest_s / median_s, _FIRST_CALLS / self.size)
             self._fastest_s = median_s / 2  # if the questions are longer, it shrinks only once
         self.size, self._doubles = max(1.0, kept * self.size), False
