@@ -45,8 +45,8 @@ class Window:
 
     It doubles with each round of replies until a tenth of a round is refused (429) or the endpoint
     slows, to a median of twice the fastest round's. Then it shrinks, to what was not refused or to
-    what the endpoint answers at its fastest (at least 32), and grows by one a round. ``most`` bounds
-    it. No maintained package does this.
+    what the endpoint answers at its fastest (at least 32), and grows by one a round. No maintained
+    package does this.
     """
 
     def __init__(self, most: int) -> None:
@@ -59,7 +59,7 @@ class Window:
     @property
     def slots(self) -> int:
         """Items at once: a call that waits before it is asked again leaves its place to another."""
-        return int(self.size + min(len(self.waiting), self.size))
+        return int(min(self._most, self.size + min(len(self.waiting), self.size)))
 
     async def asked(self, request: Any) -> None:
         """A hook for the HTTP client."""
