@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.models import RemoteModel
@@ -51,7 +52,7 @@ class Window:
 
     def __init__(self, most: int) -> None:
         self.size = float(min(most, _FIRST_CALLS))
-        self.calls, self.waiting = 0, set[Any]()  # in progress, and those of them refused
+        self.calls, self.waiting = 0, WeakSet[Any]()  # in progress, and tasks of those refused
         self._most, self._doubles = most, True
         self._round = list[float]()  # seconds of each reply, inf for a refusal
         self._fastest_s, self._shrunk_at = math.inf, -math.inf
