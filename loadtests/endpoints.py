@@ -27,7 +27,7 @@ import typer
 from rich.table import Table
 
 from deployments.local import APP, ROOT, console, free_port
-from loadtests.bench.common import alternated
+from loadtests.bench.common import alternated, machine
 from loadtests.cluster import served
 from reward_serve import HttpRewardClient, RewardClient
 
@@ -302,7 +302,9 @@ async def _rates(
 def _write(out: Path, part: str, found: Any) -> None:
     path = out / "endpoints.json"
     written = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(written | {part: found}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(written | {part: found, "machine": machine()}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

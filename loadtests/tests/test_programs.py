@@ -48,6 +48,12 @@ def test_bench(tmp_path: Path) -> None:
     assert figures["256"]["handle"]["per_s"]["median"] > 0
 
 
+def test_endpoints(tmp_path: Path) -> None:
+    run("endpoints", "rates", "--verdicts", "64", "--rounds", "1", "--out", str(tmp_path))
+    rates = report(tmp_path / "endpoints.json")["rates"]
+    assert rates["16"]["judge"]["calls"][0] >= 64
+
+
 @pytest.mark.parametrize("name", ["faults", "replica_killed"])
 def test_chaos(name: str, tmp_path: Path) -> None:
     run("chaos", "--only", name, "--out", str(tmp_path))

@@ -286,6 +286,8 @@ class Comparison:
             EngineError: the engine failed.
         """
         sampling, details = self.generation.sampling, cut_details(prompt)
+        varies = self.judge.source == "remote" or sampling.temperature > 0
+        attempts = self.judge.attempts if varies else 1
         ends = time.monotonic() + self.request.timeout_s / 2
         outputs, answers = list[TextOutput](), list[Answers]()
         while True:
@@ -297,7 +299,7 @@ class Comparison:
             lacking = next((result for result in answers[-1][0] if result.score is None), None)
             if lacking is not None:
                 self.forget(prompt)
-            is_last = len(answers) == self.judge.attempts(sampling) or time.monotonic() > ends
+            is_last = len(answers) == attempts or time.monotonic() > ends
             if lacking is None or is_last or lacking.status is Status.TRUNCATED:
                 break
             details = {"first_reply": lacking.reason, **details, "attempts": len(answers) + 1}
@@ -557,6 +559,7 @@ class Judge(RewardModel):
     def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
         self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
+        self.attempts = self._config.attempts or (2 if self.source == "remote" else 1)
         cache = config.cache
         self.engine: Engine = engine
         self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
@@ -763,12 +766,6 @@ class Judge(RewardModel):
     def budget(self, template: Template) -> int:
         """Maximum tokens of the response to show."""
         return self._config.response_tokens or template.response_tokens
-
-    def attempts(self, sampling: Sampling) -> int:
-        """How often a text with a verdict is asked for; the same one is not written twice."""
-        if self.source == "judge" and not sampling.temperature:
-            return 1
-        return self._config.attempts or (2 if self.source == "remote" else 1)
 
     def _rules(self, template: Template) -> RulesName | None:
         """The rules that decide before the model; None if no rules do."""

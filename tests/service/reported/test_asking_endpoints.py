@@ -105,14 +105,16 @@ async def test_a_rubric_keeps_the_fuller_of_two_replies() -> None:
 
 
 class Busy:
-    """A stand-in for an endpoint that takes a second a reply, and for ``openai``, which retries.
+    """A stand-in for an endpoint, and for ``openai``, which retries after a second.
 
     Args:
         at_once: requests that it works on at once.
         refuses: whether it answers 429 to others, or lets them wait.
+        reply_s: how long it works on each.
     """
 
-    def __init__(self, at_once: int, refuses: bool) -> None:
+    def __init__(self, at_once: int, refuses: bool, reply_s: float = 1.0) -> None:
+        self._reply_s = reply_s
         self._free, self._refuses = asyncio.Semaphore(at_once), refuses
         self.calls = self.refused = 0
         self.most: list[int] = []
@@ -123,7 +125,7 @@ class Busy:
             self.refused += 1
             return 429
         async with self._free:
-            await asyncio.sleep(1)
+            await asyncio.sleep(self._reply_s)
         return 200
 
     async def seconds(self, items: int, most: int = 256) -> float:
@@ -158,10 +160,13 @@ async def test_an_endpoint_is_asked_as_much_as_it_takes_within_the_setting(
     assert max(busy.most) == most
 
 
+@pytest.mark.parametrize("reply_s", [1.0, 0.05])
 @in_virtual_time
-async def test_an_endpoint_that_refuses_is_asked_for_little_more_than_it_takes() -> None:
-    busy = Busy(16, refuses=True)
-    assert await busy.seconds(2048) < 1.25 * 2048 / 16
+async def test_an_endpoint_that_refuses_is_asked_for_little_more_than_it_takes(
+    reply_s: float,
+) -> None:
+    busy = Busy(16, refuses=True, reply_s=reply_s)
+    assert await busy.seconds(4096) < 1.4 * 4096 / 16 * reply_s
     assert busy.refused < 0.1 * busy.calls
 
 
