@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from reward_serve_answers import UndecidedError, VerifierError
 
 if TYPE_CHECKING:
-    from reward_serve.engines.base import Place
+    from reward_serve.engines.base import Lanes
 
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
@@ -49,7 +49,7 @@ _Call = tuple[str, ...]
 class ChildProcess:
     """Runs one function's calls in child processes, which are replaced if they end.
 
-    The lanes have as many processes together as there are cores besides the caller's, at most 16
+    The lanes have as many processes together as there are cores besides the caller's, at most 15
     and at least one each; a quarter of them are slow.
 
     Args:
@@ -69,12 +69,12 @@ class ChildProcess:
         self._lock = threading.Lock()
         self._forker: _Forker | None = None
 
-    async def call(self, *calls: _Call, place: Place | None = None) -> list[Any]:
+    async def call(self, *calls: _Call, lanes: Lanes | None = None) -> list[Any]:
         """The function's value for the arguments of each of an item's calls.
 
         Args:
             calls: the arguments of each.
-            place: the item's, by which it waits for a lane; None to wait in the order of calls.
+            lanes: how the item waits for a lane; None to wait in the order of calls.
 
         Returns:
             The values in order; an ``UndecidedError`` for a call that raised, that exceeded the
@@ -92,7 +92,7 @@ class ChildProcess:
             asked += slow if lane is self._slow else []
             if not asked:
                 continue
-            async with place.lane(lane, lane.width) if place else nullcontext():
+            async with lanes(lane, lane.width) if lanes else nullcontext():
                 answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, asked))
             values |= zip(asked, answers, strict=False)
             left = [call for call in left if call not in values]

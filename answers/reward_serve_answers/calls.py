@@ -18,6 +18,7 @@ from decimal import MAX_PREC, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
+from reward_serve_answers.committed import MAX_RESPONSE
 from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
@@ -137,6 +138,9 @@ def _expected(reference: str, defaults: _Defaults) -> list[_Call]:
 @lru_cache(maxsize=2)
 def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | Grade:
     """The calls, or why a text is left; a ``ValueError`` if one is not JSON."""
+    written = [called] if isinstance(called, str) else [arguments for _, arguments in called]
+    if sum(map(len, written)) > MAX_RESPONSE:
+        return Grade(ABSTAINED, "response_too_long")
     if not isinstance(called, str):
         return [(name, read_json(arguments)) for name, arguments in called]
     said = read_thinking(called)
@@ -149,9 +153,7 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
     if not blocks and not _may_call(visible):
         return []
     try:
-        if blocks:
-            return [_parts(read_json(body)) for body, _, _ in blocks]
-        value = read_json(visible)
+        value = [read_json(body) for body, _, _ in blocks] or read_json(visible)
         return [_parts(each) for each in (value if isinstance(value, list) else [value])]
     except (ValueError, RecursionError):
         if any(body.lstrip().startswith("{") for body, _, _ in blocks):
@@ -160,9 +162,8 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
 
 
 def _may_call(text: str) -> bool:
-    has_keys = _NAME_KEY.search(text) and _ARGUMENTS_KEY.search(text)
-    is_python = _PYTHON_CALL.search(text)
-    return bool(has_keys or is_python) or any(map(text.lower().__contains__, _OTHER_SYNTAXES))
+    may = (_NAME_KEY.search(text) and _ARGUMENTS_KEY.search(text)) or _PYTHON_CALL.search(text)
+    return bool(may) or any(map(text.lower().__contains__, _OTHER_SYNTAXES))
 
 
 def _parts(call: Any) -> tuple[str, Any]:

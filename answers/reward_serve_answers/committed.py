@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, zip_longest
 
-from reward_serve_answers.thinking import places, without_thinking
-from reward_serve_answers.values import DOUBT, MAX_ANSWER, braced, words
+from reward_serve_answers.thinking import places, read_thinking
+from reward_serve_answers.values import BRACE, DOUBT, MAX_ANSWER, braced, words
 
 MAX_MARKERS = 100
 _MAX_SIGNS = 8_000
@@ -182,7 +182,6 @@ _PHANTOM = re.compile(
     r"|(?=\{\s?\\color\s?\{\s?(?:white|transparent)\s?\})",
     re.IGNORECASE,
 )
-_BRACE = re.compile(r"[{}]")
 _WHITE = re.compile(r"\\color\s?\{\s?(?:white|transparent)\s?\}[^\n]*", re.IGNORECASE)
 _UNSEEN = (
     r"color\s?[:=]\s?[\"']?(?:white|transparent|\#fff(?:fff)?)\b|display\s?:\s?none"
@@ -256,7 +255,7 @@ class Committed:
 @lru_cache(maxsize=2)  # a rule reads it, and then the judge's prompt
 def committed(response: str) -> Committed:
     """What a response committed to; of more than ``MAX_RESPONSE`` characters, its end is read."""
-    visible = without_thinking(response)[-MAX_RESPONSE:]
+    visible = read_thinking(response).text[-MAX_RESPONSE:]
     text = without_run_on(without_hidden(visible))
     text = text if text == response else text.strip()
     markers = read_markers(text)
@@ -374,7 +373,7 @@ def _without_unseen_tags(text: str) -> str:
 def _closed_braces(text: str) -> dict[int, int]:
     """Where each closed group begins and ends."""
     closed, opened = {}, []
-    for brace in _BRACE.finditer(text):
+    for brace in BRACE.finditer(text):
         if brace[0] == "{":
             opened.append(brace.start())
         elif opened:

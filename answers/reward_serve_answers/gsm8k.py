@@ -27,7 +27,7 @@ from reward_serve_answers.committed import (
     committed,
     is_remark,
 )
-from reward_serve_answers.thinking import read_thinking, without_thinking
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import (
     ABSTAINED,
     BE,
@@ -319,7 +319,7 @@ def _stated(text: str, response: str) -> _Stated:
     if asks_again(text):
         return _Stated(text, None, None, "another_question", last)
     lower = response.lower()
-    hidden = any(map(without_thinking(lower).__contains__, _NOT_PLAIN))
+    hidden = any(map(read_thinking(lower).text.__contains__, _NOT_PLAIN))
     if hidden or (not response.isascii() and INVISIBLE.search(response)):
         return _Stated(text, None, None, "not_plain", last)
     if found.markers is None:

@@ -26,8 +26,7 @@ def compare(response: str, schema: str) -> list[Any]:
     """Score, rule and answer of a grade, for a child process: a schema can take forever.
 
     The JSON is the last block fenced as ``json``, or without a name; else the whole response after
-    its thinking. A tag of thinking in the JSON is data; beside it, it may be either. Of a schema
-    that is not usable, the rule is ``reference_not_read`` and the answer says why.
+    its thinking. A tag of thinking in the JSON is data; beside it, it may be either.
     """
     try:
         validator = validator_of(schema)

@@ -83,11 +83,6 @@ def read_thinking(text: str) -> Visible:
     return _between(text, tags) if tags else Visible(text, text)
 
 
-def without_thinking(text: str) -> str:
-    """What stands outside thinking."""
-    return read_thinking(text).text
-
-
 def has_tag(text: str) -> bool:
     """Whether a text contains a tag of thinking."""
     return _CHANNEL in text or _tags(text.lower()) != []

@@ -76,7 +76,7 @@ MAX_UNIT_WORDS = 4
 MAX_ANSWER = 200
 """Characters after a marker."""
 MAX_BOX = 2_000  # characters in a box, which may hold a matrix
-_OPENING, _BRACE = re.compile(r"\s{0,3}\{"), re.compile(r"[{}]")
+_OPENING, BRACE = re.compile(r"\s{0,3}\{"), re.compile(r"[{}]")
 
 
 def words(text: str) -> frozenset[str]:
@@ -219,7 +219,7 @@ def braced(text: str, start: int) -> tuple[str, int] | None:
     if opening is None:
         return None
     depth = 1
-    for brace in _BRACE.finditer(text, opening.end(), opening.end() + MAX_BOX):
+    for brace in BRACE.finditer(text, opening.end(), opening.end() + MAX_BOX):
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
             return text[opening.end() : brace.start()], brace.end()

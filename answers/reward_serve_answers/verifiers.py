@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from fractions import Fraction
 
-from reward_serve_answers.committed import without_hidden
+from reward_serve_answers.committed import MAX_RESPONSE, without_hidden
 from reward_serve_answers.gsm8k import verify_any
 from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import (
@@ -64,7 +64,7 @@ def grade_numeric(response: str, reference: str) -> Grade:
     visible = read_thinking(response)
     if ends_without_answer(visible.text):
         return Grade(ABSTAINED, "cut_off")
-    runs = _RUN.findall(without_hidden(visible.text)[-CLIP_CHARACTERS:])
+    runs = _RUN.findall(without_hidden(visible.text[-MAX_RESPONSE:])[-CLIP_CHARACTERS:])
     found = next((run for run in reversed(runs) if run not in (".", ",")), None)
     if found is None:
         return visible.settled(Grade(WRONG, "no_number"))

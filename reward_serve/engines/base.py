@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,24 +13,14 @@ from reward_serve.schema import Usage
 TURN: ContextVar[int] = ContextVar("turn", default=0)
 """An item's place in line at the engine, lowest first, so that keys share it too."""
 
+Lanes = Callable[[object, int], AbstractAsyncContextManager[None]]
 
-class Place(Protocol):
-    """Where an item stands in its replica: its key, its batch and its deadline."""
+LANES: ContextVar[Lanes | None] = ContextVar("lanes", default=None)
+"""Gives an item's slot to others; then waits for and holds one of a lane's, by key and batch too.
 
-    def lane(self, lane: object, width: int) -> AbstractAsyncContextManager[None]:
-        """Give the item's slot to others, and wait for and hold one of the lane's.
-
-        Args:
-            lane: identifies the lane, which is shared by key and batch as slots are.
-            width: the lane's slots.
-
-        Raises:
-            OverloadedError: the lane is too slow for the item's deadline.
-        """
-
-
-PLACE: ContextVar[Place | None] = ContextVar("place", default=None)
-"""The item's, in a replica."""
+Takes what identifies the lane, and its slots. Raises ``OverloadedError`` if the lane is too slow
+for the item's deadline.
+"""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 

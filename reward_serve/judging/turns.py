@@ -26,7 +26,7 @@ from reward_serve.judging.rendering import (
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
-from reward_serve_answers.thinking import without_thinking
+from reward_serve_answers.thinking import read_thinking
 
 _LIMITS = (8192, 4096, 2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
@@ -179,7 +179,7 @@ def _cuttings(assistant_turns: int, budget: int) -> list[Cutting]:
 def _text_of(turn: Message) -> str:
     """A turn's text without thinking, with "[image]" in place of each image."""
     if turn.role == "assistant":
-        return without_thinking(turn.text)
+        return read_thinking(turn.text).text
     if isinstance(turn.content, str):
         return turn.content
     return "".join(str(part.get("text", "[image]")) for part in turn.content)

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.engines.base import PLACE, TURN, EngineError, OverloadedError
+from reward_serve.engines.base import LANES, TURN, EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
 from reward_serve.routing.dispatch import cancelled_by_caller
 
@@ -143,7 +143,7 @@ class Admission:
             turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
             TURN.set(turn)
             place = _Place(self, turn, batch, key, ends)
-            PLACE.set(place)
+            LANES.set(place.lane)
             try:
                 yield
             finally:
@@ -233,7 +233,7 @@ class _Place:
             async with queue.place(left_s, self.batch, self.key):
                 yield
         finally:
-            PLACE.set(self)
+            LANES.set(self.lane)
 
 
 class Pace:

@@ -79,7 +79,7 @@ from reward_serve_answers import (
     verify_any,
     verify_strict_any,
 )
-from reward_serve_answers.thinking import without_thinking
+from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import RIGHT, gold_answer
 
 logger = logging.getLogger(__name__)
@@ -315,7 +315,7 @@ class Comparison:
         """
         if (pattern := self.template.written.critique) is None:
             return None
-        found = [match[1] or "" for match in re.finditer(pattern, without_thinking(text))]
+        found = [match[1] or "" for match in re.finditer(pattern, read_thinking(text).text)]
         critique = found[-1].strip()[:MAX_REASON_CHARACTERS] if found else ""
         told = any(tells(critique, reference) for reference in self.request.references)
         return None if told else critique or None

@@ -10,7 +10,7 @@ from types import MethodType
 from typing import Any
 
 from reward_serve.messages import as_object
-from reward_serve_answers.thinking import without_thinking
+from reward_serve_answers.thinking import read_thinking
 
 _OPENING = "<tool_call>"
 _CALL = re.compile(rf"{_OPENING}(.*?)(</tool_call>|\Z)", re.DOTALL)
@@ -32,7 +32,7 @@ def assistant_turn(text: str) -> dict[str, Any] | None:
 
     Thoughts contain no calls. A call that is malformed has no name, and its text as arguments.
     """
-    said, calls, content = without_thinking(text), [], text
+    said, calls, content = read_thinking(text).text, [], text
     for call in _CALL.finditer(said):
         read = as_object(call[1])
         if read is None and not call[2]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import TURN, EngineError, OverloadedError
+from reward_serve.engines.base import LANES, TURN, EngineError, OverloadedError
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.reward_models.base import DeadlinePassedError
 from tests import virtual_time
@@ -300,3 +300,29 @@ def test_slots_are_kept_within_bounds_and_none_is_lost_whoever_comes_and_goes(
         assert asyncio.get_running_loop().time() <= 1000 + 9 + 9 + 1  # every slot is free again
 
     virtual_time.run(main)
+
+
+@in_virtual_time
+async def test_who_waits_for_a_lane_holds_no_slot_and_stands_before_no_other_keys_item() -> None:
+    admission, ended = Admission(2, 64), list[str]()
+
+    async def in_lane(key: str, within_s: float = math.inf) -> None:
+        async with admission.place(within_s, key, key):
+            lanes = LANES.get()
+            assert lanes is not None
+            async with lanes("slow", 1):
+                await asyncio.sleep(10)
+                ended.append(key)
+
+    await asyncio.gather(*(in_lane("warm") for _ in range(16)))
+    tasks = [asyncio.ensure_future(in_lane("a")) for _ in range(30)]
+    await settle()
+    await hold(admission, 0, within_s=1, key="b")
+    with pytest.raises(OverloadedError):
+        await in_lane("b", within_s=15)
+    await in_lane("b", within_s=60)
+    assert ended[16:] in (["a", "b"], ["a", "a", "b"])
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert admission.items == 0
