@@ -128,8 +128,7 @@ class RemoteConfig(Section):
         "per character of the template",
     )
     image_hosts: list[str] = Field(
-        default_factory=list,
-        description="hosts whose image URLs callers may send to the endpoint, beside data: URLs",
+        [], description="hosts whose image URLs callers may send to the endpoint, beside data: URLs"
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,

@@ -84,7 +84,8 @@ async def read_json(request: Request, limit: int) -> Any:
                 if len(body) > limit:
                     detail = f"body: has more than {limit} bytes, the limit server.max_body_bytes; "
                     raise HTTPException(413, detail + "split the batch, or shorten the item")
-                arriving.reschedule(began + _BODY_S + len(body) / _BODY_BYTES_PER_S)
+                if len(body) > _BODY_BYTES_PER_S:
+                    arriving.reschedule(began + _BODY_S + len(body) / _BODY_BYTES_PER_S)
     except TimeoutError:
         detail = f"body: incomplete after {len(body)} bytes; send {_BODY_BYTES_PER_S} bytes/s"
         raise HTTPException(408, detail, {"Connection": "close"}) from None

@@ -293,11 +293,12 @@ def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(tmp_path: Path
     try:
         until(service.serves, 400, service.log)
         codes = list[int]()
-        for process in service.family():
+        for process in psutil.Process(service.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                for port in {c.laddr.port for c in process.net_connections() if not c.raddr}:
+                for here in {each.laddr for each in process.net_connections() if not each.raddr}:
+                    host = here.ip if here.ip not in ("0.0.0.0", "::") else "127.0.0.1"
+                    url = f"http://{host}:{here.port}/api/job_agent/jobs/"
                     with contextlib.suppress(httpx.HTTPError):
-                        url = f"http://127.0.0.1:{port}/api/job_agent/jobs/"
                         body = {"entrypoint": f"touch {job}"}
                         codes.append(httpx.post(url, json=body, timeout=5).status_code)
         assert 401 in codes
