@@ -358,7 +358,7 @@ def connect(
         url: URL of the service; default ``REWARD_SERVE_URL``.
         app: Serve application of this process's cluster, or of the one that Ray finds on this
             machine; default ``REWARD_SERVE_APP``, or ``reward`` if there is no URL either.
-        api_key: API key for HTTP; default ``REWARD_SERVE_API_KEY``.
+        api_key: API key for HTTP, "" for none; default ``REWARD_SERVE_API_KEY``.
         api_key_file: a file that contains only the key, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
         timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
@@ -401,7 +401,7 @@ def _shared_endpoint(pid: int, url: str | None, app: str | None, key: str | None
 
 def _api_key(given: str | None, file: str | None) -> str | None:
     if not file:
-        return given or os.environ.get(API_KEY_VARIABLE)
+        return os.environ.get(API_KEY_VARIABLE) if given is None else given
     if given:
         raise ValueError(f"api_key and api_key_file={file!r} are both given; give one of them")
     try:

@@ -8,7 +8,7 @@ patterns in ``reward_kwargs.judged_data_sources`` are scored by verl's own
 Keys of a row's ``extra_info``:
 
 - The service, also in ``LLM_JUDGE_SERVER_*`` variables: ``server_url``, ``api_key``, ``timeout``,
-  and ``batch_size``.
+  and ``batch_size``. A row's own service is sent the row's ``api_key`` or none.
 - The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
   ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
   (a name, ``default`` for the deployment's own, or template text if the deployment has
@@ -32,6 +32,8 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any
 
+from httpx import URL
+
 from reward_serve.client import Client, ScoringError, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import (
@@ -50,7 +52,9 @@ _CLIENT_SETTINGS = (
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
-_ROW_SETTINGS = ("judged_data_sources", "group_size", "components", "turns", "critique")
+_ROW_SETTINGS = (
+    "judged_data_sources", "group_size", "components", "turns", "critique", "row_hosts",
+)  # fmt: skip
 """Settings of rows and rewards, not of the client."""
 _ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
 """Settings that exclude each other."""
@@ -97,6 +101,15 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
             chosen[name] = float(value) if name == "timeout_s" else value
             if other != name:
                 chosen.pop(other, None)
+    of_variables = map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL"))
+    configured = next(filter(None, [settings.get("url"), *of_variables]), None)
+    if (url := info.get("server_url")) and url != configured:
+        hosts = settings.get("row_hosts")
+        hosts = ["*"] if hosts is None else [hosts] if isinstance(hosts, str) else hosts
+        if not any(fnmatchcase(URL(url).host, host) for host in hosts):
+            raise ValueError(f"extra_info.server_url: {url!r}: not in reward_kwargs.row_hosts")
+        chosen.pop("api_key_file", None)
+        chosen["api_key"] = info.get("api_key") or ""  # a data set must not learn the trainer's key
     if info.get("batch_size"):
         chosen["max_batch"] = int(info["batch_size"])
     return connect(**chosen)

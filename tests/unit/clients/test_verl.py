@@ -89,6 +89,29 @@ def test_a_rows_address_and_key_come_before_a_file_and_that_before_the_variables
     assert keys == ["of the environment", "of the file", "of the row"]
 
 
+def test_a_rows_own_service_is_never_sent_the_configured_key(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("of-the-trainer", encoding="utf-8")
+    for variable in ("REWARD_SERVE_API_KEY", "LLM_JUDGE_SERVER_API_KEY"):
+        monkeypatch.setenv(variable, "of-the-trainer")
+    row = {"server_url": service.url}
+    for given in ({}, {"api_key": "of-the-trainer"}, {"api_key_file": str(tmp_path / "key")}):
+        scored(RIGHT, "18", row, url=dead_url(), **given)
+    assert [call.headers.get("authorization") for call in service.calls] == [None] * 3
+    scored(RIGHT, "18", row, url=service.url)  # a row may repeat the configured one
+    assert service.calls[-1].headers["authorization"] == "Bearer of-the-trainer"
+
+
+@pytest.mark.parametrize("hosts", [[], "judge-*", ["judge.internal"]])
+def test_the_hosts_of_rows_can_be_limited(service: FakeService, hosts: Any) -> None:
+    with pytest.raises(ValueError, match=r"extra_info.server_url: .* not in reward_kwargs.row_ho"):
+        scored(RIGHT, "18", {"server_url": service.url}, row_hosts=hosts)
+    for allowed in (None, ["127.*"]):
+        scored(RIGHT, "18", {"server_url": service.url}, row_hosts=allowed)
+    assert len(service.calls) == 2
+
+
 ROW = {
     "problem": "How many?",
     "model_name": "judge",
