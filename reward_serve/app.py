@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _HEALTH_CHECK_PERIOD_S = 2.0
 _HEALTH_CHECK_TIMEOUT_S = 30.0
 _GRACEFUL_SHUTDOWN_S = 10.0
+_PROBES = 64  # beside keys' requests, and for those that are refused
 _GROUP_ROUTER = "reward_serve.routing.router.GroupRouter"
 
 
@@ -111,9 +112,10 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
 
 def ingress_options(server: ServerConfig, keys: int = 0) -> dict[str, Any]:
     """Serve's options for the HTTP deployment, which reserves no CPU core and limits each key."""
+    limits = keys * server.max_ongoing_requests + _PROBES
     return {
         "num_replicas": server.num_replicas,
-        "max_ongoing_requests": server.max_ongoing_requests * max(1, keys),
+        "max_ongoing_requests": limits if keys else server.max_ongoing_requests,
         "ray_actor_options": {"num_cpus": 0},
         "max_constructor_retry_count": 1,
     }

@@ -6,10 +6,12 @@ clients can be generated.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
 import math
+import re
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -41,6 +43,8 @@ logger = logging.getLogger("ray.serve")
 NDJSON = "application/x-ndjson"
 MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
+_BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
+_LOOPBACK = re.compile(r"(https?://)?(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 _CODES = {Status.INVALID: 422, Status.TIMEOUT: 504, Status.OVERLOADED: 503}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
@@ -69,17 +73,22 @@ async def read_json(request: Request, limit: int) -> Any:
     """Parse the body as JSON.
 
     Raises:
-        HTTPException: 413, the body has more than ``limit`` bytes; 422, it is not valid JSON.
+        HTTPException: 408, the body arrives too slowly; 413, it has more than ``limit`` bytes; 422,
+            it is not valid JSON.
     """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise HTTPException(
-                413,
-                f"body: has more than {limit} bytes, the limit server.max_body_bytes; split the "
-                "batch, or shorten the item, whose texts may have max_item_bytes in total",
-            )
+    body, began = bytearray(), asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(_BODY_S) as arriving:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    detail = f"body: has more than {limit} bytes, the limit server.max_body_bytes; "
+                    raise HTTPException(413, detail + "split the batch, or shorten the item")
+                if len(body) > _BODY_BYTES_PER_S:
+                    arriving.reschedule(began + _BODY_S + len(body) / _BODY_BYTES_PER_S)
+    except TimeoutError:
+        detail = f"body: incomplete after {len(body)} bytes; send {_BODY_BYTES_PER_S} bytes/s"
+        raise HTTPException(408, detail, {"Connection": "close"}) from None
     return await off_loop(len(body) > _LONG_BODY, _parsed, body)
 
 
@@ -124,48 +133,49 @@ class KeyLimit:
         self._in_flight: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
-    def held(self, name: str, items: int) -> Iterator[None]:
-        """Count ``items`` for a key during the block.
+    def held(self, name: str, field: str, count: int) -> Iterator[None]:
+        """Count in addition to what a key has in flight, towards a limit, during the block.
 
         Raises:
-            HTTPException: the key's limit would be exceeded: 413 by these items alone, else 429.
+            HTTPException: the limit would be exceeded: 413 by this count alone, else 429.
         """
-        asked = {(name, "max_concurrent_items_per_key"): items, (name, "max_ongoing_requests"): 1}
-        for (_, field), count in asked.items():
-            limit, in_flight = getattr(self._server, field), self._in_flight[name, field]
-            if limit is not None and in_flight + count > limit:
-                detail = (
-                    f"key {name!r}: {count} in addition to {in_flight} in flight exceed "
-                    f"server.{field}: {limit}; "
-                    f"{'split the batch' if count > limit else 'retry after a pause'}"
-                )
-                logger.warning("request rejected: %s", detail)
-                if count > limit:
-                    raise HTTPException(413, detail)
-                raise HTTPException(429, detail, {"Retry-After": "1"})
-        self._in_flight.update(asked)
+        limit, in_flight = getattr(self._server, field), self._in_flight[name, field]
+        if limit is not None and in_flight + count > limit:
+            detail = (
+                f"key {name!r}: {count} in addition to {in_flight} in flight exceed "
+                f"server.{field}: {limit}; "
+                f"{'split the batch' if count > limit else 'retry after a pause'}"
+            )
+            logger.warning("request rejected: %s", detail)
+            if count > limit:
+                raise HTTPException(413, detail)
+            raise HTTPException(429, detail, {"Retry-After": "1"})
+        self._in_flight[name, field] += count
         try:
             yield
         finally:
-            self._in_flight.subtract(asked)
+            self._in_flight[name, field] -= count
 
 
 class Exchange:
     """ASGI middleware around every request and response; streamed responses stay streamed.
 
-    A request needs an API key, whose name is then ``request.state.key``. Every response has the
-    service's version and headers against caching and sniffing. An internal error is a JSON 500 with
-    only a request id; the log has the details. Contexts entered on ``request.state.until_end`` are
-    exited when the response is sent or abandoned.
+    A request needs an API key, whose name is then ``request.state.key``, and counts for it before
+    its body is read. Without keys, what a web page could send to a loopback address is refused.
+    Every response has the service's version and headers against caching and sniffing. An internal
+    error is a JSON 500 with only a request id; the log has the details. Contexts entered on
+    ``request.state.until_end`` are exited when the response is sent or abandoned.
 
     Args:
         app: the application.
         keys: the digests of the service's keys, by name; if empty, no key is needed.
+        limit: limits each key's requests in flight.
     """
 
-    def __init__(self, app: ASGIApp, keys: Mapping[str, str]) -> None:
+    def __init__(self, app: ASGIApp, keys: Mapping[str, str], limit: KeyLimit) -> None:
         self._app = app
         self._keys = keys
+        self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -192,14 +202,17 @@ class Exchange:
             state.update(until_end=until_end, key=None)
             try:
                 path = scope["path"].removeprefix(scope.get("root_path", ""))
-                if self._keys and path not in _OPEN_PATHS:
+                if not self._keys:
+                    _refuse_pages(scope)
+                elif path not in _OPEN_PATHS:
                     state["key"] = self._key_name(Headers(scope=scope).get("authorization", ""))
+                    held = self._limit.held(state["key"], "max_ongoing_requests", 1)
+                    until_end.enter_context(held)
                 await self._app(scope, receive_from_caller, send_with_headers)
-            except HTTPException as refusal:  # of the key; the application handles its own
-                unauthorized = reply(
-                    {"detail": refusal.detail}, 401, {"WWW-Authenticate": "Bearer"}
-                )
-                await unauthorized(scope, receive, send_with_headers)
+            except HTTPException as refusal:  # of the caller; the application handles its own
+                headers = dict(refusal.headers or {"WWW-Authenticate": "Bearer"})
+                refused = reply({"detail": refusal.detail}, refusal.status_code, headers)
+                await refused(scope, receive, send_with_headers)
             except ClientDisconnect:
                 return
             except Exception:
@@ -224,6 +237,16 @@ class Exchange:
         if not names:
             raise HTTPException(401, "Authorization: unknown API key")
         return names[0]
+
+
+def _refuse_pages(scope: Scope) -> None:
+    """At a loopback address, refuse what a page of another site could send, if by DNS rebinding."""
+    here = str((scope.get("server") or [""])[0])
+    headers = Headers(scope=scope) if here.startswith("127.") or here == "::1" else {}
+    for name in ("Host", "Origin"):
+        if not _LOOPBACK.fullmatch(given := headers.get(name, "localhost")):
+            detail = f"{name}: {_shown(given)} is not a loopback name; send one, or use API keys"
+            raise HTTPException(403, detail, {"Connection": "close"})
 
 
 def _internal_error(scope: Scope) -> Response:
@@ -335,15 +358,16 @@ class DocumentedApi(FastAPI):
 
     Args:
         keys: the digests of the service's API keys, by name.
+        limit: limits each key's requests in flight.
     """
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
+    def __init__(self, keys: Mapping[str, str], limit: KeyLimit) -> None:
         super().__init__(
             title="reward_serve",
             version=__version__,
             generate_unique_id_function=lambda route: route.name,
             exception_handlers={StarletteHTTPException: _with_remedy},
-            middleware=[Middleware(Exchange, keys=keys)],
+            middleware=[Middleware(Exchange, keys=keys, limit=limit)],
         )
         self.router.route_class = _Route
         self._has_keys = bool(keys)

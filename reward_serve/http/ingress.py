@@ -71,7 +71,7 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called once by Serve to build the ASGI application."""
-        api = DocumentedApi(self._keys)
+        api = DocumentedApi(self._keys, self._key_limit)
         api.add("/v1/score", self.score, ScoreResult, ScoreRequest)
         api.add("/v1/score/batch", self.score_batch, ScoreResults, ScoreBatch)
         api.add("/v1/score/group", self.score_group, GroupResult, GroupRequest)
@@ -175,7 +175,8 @@ class Ingress:
                 f"{items} items; the limit is server.max_batch_items: {limit}, so split the batch",
             )
         if key := request.state.key:
-            request.state.until_end.enter_context(self._key_limit.held(key, items))
+            held = self._key_limit.held(key, "max_concurrent_items_per_key", items)
+            request.state.until_end.enter_context(held)
 
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:

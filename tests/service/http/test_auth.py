@@ -11,7 +11,8 @@ import pytest
 from ray.exceptions import TaskCancelledError
 from starlette.requests import Request
 
-from reward_serve.http.api import Exchange
+from reward_serve.config.app import ServerConfig
+from reward_serve.http.api import Exchange, KeyLimit
 from reward_serve.replica.admission import Admission
 from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
@@ -238,5 +239,5 @@ async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
         raise AssertionError(message)
 
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": []}
-    await Exchange(app, {})(scope, taken_back, send)
+    await Exchange(app, {}, KeyLimit(ServerConfig()))(scope, taken_back, send)
     assert serve_log.records == []
