@@ -126,6 +126,9 @@ class RemoteConfig(Section):
         description="maximum prompt tokens, counted as one per three characters of a field and one "
         "per character of the template",
     )
+    image_hosts: list[str] = Field(
+        [], description="hosts whose image URLs callers may send to the endpoint, beside data: URLs"
+    )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
         description="extra fields of every request, such as reasoning_effort or vLLM's own",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
@@ -32,6 +34,8 @@ _CHARACTERS_PER_TOKEN = 3
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
+_LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
+_NO_KEY = "none"
 _DROPPABLE = frozenset(["temperature", "top_p", "seed"])
 
 
@@ -48,7 +52,7 @@ class OpenAIEngine(FrozenModel):
 
     def __init__(self, config: RemoteConfig, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self.tokenizer = None
         self.max_model_len = config.max_model_len
@@ -58,6 +62,7 @@ class OpenAIEngine(FrozenModel):
             base_url=config.base_url,
             max_retries=config.max_retries,
             timeout=config.timeout_s,
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),  # into our network
         )
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
@@ -123,6 +128,8 @@ class OpenAIEngine(FrozenModel):
         import openai
 
         messages: Any = prompt.messages
+        key = self._client.api_key
+        self._check_images(messages)
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
@@ -141,23 +148,36 @@ class OpenAIEngine(FrozenModel):
                 )
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
-                    raise RefusedError(f"the endpoint: {_quoted(error)}") from None
+                    raise RefusedError(f"the endpoint: {_quoted(error, key)}") from None
             except openai.RateLimitError as error:
                 pause = error.response.headers.get("retry-after", "")  # seconds, or a date
                 raise OverloadedError(
-                    f"the endpoint's rate limit: {_quoted(error)}",
+                    f"the endpoint's rate limit: {_quoted(error, key)}",
                     float(pause) if pause.isdecimal() else 1.0,
                 ) from None
             except openai.OpenAIError as error:
-                raise EngineError(f"the endpoint: {_quoted(error)}") from error
+                raise EngineError(f"the endpoint: {_quoted(error, key)}") from error
             else:
+                text = _without(key, given.http_response.text)
                 with suppress(ValueError, RecursionError):
-                    reply: dict[str, Any] = given.http_response.json()
+                    reply: dict[str, Any] = json.loads(text)
                     if isinstance(_at(reply, "choices", 0), dict):
                         return reply
-                said = _quoted(given.http_response.text)
+                said = _quoted(text)
                 raise EngineError(
                     f"the endpoint's reply has no choices: {said}; check remote.base_url"
+                )
+
+    def _check_images(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse to make the endpoint fetch an address of the caller's choice."""
+        parts = chain(*(t["content"] for t in messages if isinstance(t.get("content"), list)))
+        for url in (str(p["image_url"].get("url")) for p in parts if p["type"] == "image_url"):
+            linked = _LINK.fullmatch(url)
+            host = linked and linked[1].lower()
+            if host not in self._config.image_hosts and not url.startswith("data:"):
+                raise RefusedError(
+                    "messages: image_url: is no data: URL, and its host is not in "
+                    "remote.image_hosts; send the image as a data: URL"
                 )
 
     def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
@@ -191,7 +211,7 @@ def remote_key(config: RemoteConfig) -> str:
                 f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
-        return "none"  # the endpoint needs no key, but the SDK does
+        return _NO_KEY  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
@@ -238,8 +258,12 @@ def _why(choice: dict[str, Any]) -> str:
     return f": {_quoted(said)}" if said else ""
 
 
-def _quoted(said: object) -> str:
-    return ascii(said)[:300]  # which may be long, and is printed by logs
+def _quoted(said: object, key: str = _NO_KEY) -> str:
+    return _without(key, ascii(said))[:300]  # which may be long, and is printed by logs
+
+
+def _without(key: str, text: str) -> str:
+    return text if key == _NO_KEY else text.replace(key, "[API key]")
 
 
 def _usage(reply: dict[str, Any]) -> Usage:

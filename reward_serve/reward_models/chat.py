@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
@@ -29,6 +29,12 @@ _UNSUPPORTED = {"stream": False, "logprobs": False, "top_logprobs": 0, "use_beam
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Penalty = Annotated[Number, Field(ge=-2, le=2)]
 Stop = Annotated[Text, Field(min_length=1)]
+
+TemplateArgument = Literal[
+    "enable_thinking", "thinking", "thinking_budget", "thinking_mode", "clear_thinking",
+    "preserve_thinking", "truncate_history_thinking", "reasoning_effort", "low_effort",
+]  # fmt: skip
+"""Of the chat templates of current models; others could replace the template or its tools."""
 
 
 class ChatMessage(Message):
@@ -69,7 +75,7 @@ class ChatRequest(BaseModel, extra="forbid"):
     reasoning_effort: str | None = None
     include_reasoning: bool | None = None
     thinking_token_budget: Count | None = None
-    chat_template_kwargs: dict[str, bool | int | Number | Text | None] | None = None
+    chat_template_kwargs: dict[TemplateArgument, bool | int | Number | Text | None] | None = None
 
     @model_validator(mode="before")
     @classmethod
