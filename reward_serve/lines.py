@@ -8,6 +8,9 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
+OWNER_ONLY = partial(os.open, mode=0o600)
+"""The opener of a file that may quote requests, which only its owner can read if it is new."""
+
 
 class LineFile:
     """Appends lines to a file that only its owner can read.
@@ -51,4 +54,4 @@ class LineFile:
             self._fails = False
 
     def _open(self) -> FileIO:
-        return open(self._path, "ab", buffering=0, opener=partial(os.open, mode=0o600))
+        return open(self._path, "ab", buffering=0, opener=OWNER_ONLY)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reward_serve.cli.console import App, Url, client_for
+from reward_serve.cli.console import App, Url, client_for, printable
 from reward_serve.client.transport import ServiceUnavailableError, with_id
 from reward_serve.schema import DEFAULT_TIMEOUT_S, ScoreRequest
 
@@ -51,17 +51,18 @@ def ask(
     try:
         (result,) = asyncio.run(client_for(url, app).ascore_batch([asked]))
     except ServiceUnavailableError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(printable(str(error)), err=True)
         raise typer.Exit(1) from None
     for name in ("score", "status", "source", "reason"):
         if (value := getattr(result, name)) is not None:
-            typer.echo(f"{name}: {value}")
+            typer.echo(printable(f"{name}: {value}"))
     parts = result.components or {}
     said = ScoreRequest.model_validate(asked).conversation if turns and parts else []
     for number, turn in enumerate((t for t in said if t.role == "assistant"), 1):
         part = parts[f"turn_{number}"]
         verdict = f"{part.status}: {part.reason}" if part.score is None else f"{part.score:g}"
-        typer.echo(f"turn_{number}: {verdict}; {' '.join(turn.shown.split())[:80]!r}")
+        text = f"turn_{number}: {verdict}; {' '.join(turn.shown.split())[:80]!r}"
+        typer.echo(printable(text))
     if result.score is None:
         raise typer.Exit(1)
 

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.segment import Segment
 
 from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.keys import API_KEY_VARIABLE
 
-console = Console(stderr=True)
+_CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped, except line breaks and tabs."""
+    return _CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
+
+
+class SafeConsole(Console):
+    """A console whose terminal no text controls: a service's, a judge's or a file's."""
+
+    def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
+        """The segments to print."""
+        for text, style, control in super().render(*arguments, **options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+console = SafeConsole(stderr=True)
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 _DEFAULT_URL = "http://127.0.0.1:8000"

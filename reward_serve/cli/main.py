@@ -18,7 +18,7 @@ except ImportError as error:
 
 from reward_serve.cli.ask import ask
 from reward_serve.cli.check import check, schema
-from reward_serve.cli.console import Url, console, prepare_with_progress, service_url
+from reward_serve.cli.console import Url, console, prepare_with_progress, printable, service_url
 from reward_serve.cli.doctor import doctor
 from reward_serve.cli.serve import serve
 from reward_serve.cli.shipped import deployments, requirements, template
@@ -100,7 +100,14 @@ def add_commands(app: typer.Typer) -> None:
 add_commands(cli)
 
 
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def main() -> None:
     """Entry point of ``reward-serve`` and ``python -m reward_serve``."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     cli()

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 from rich.table import Table
 
-from reward_serve.cli.console import App, Url, client_for
+from reward_serve.cli.console import App, SafeConsole, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.lines import OWNER_ONLY
 from reward_serve.rubrics import Criterion, Rubric
 from reward_serve.schema import hint
 from reward_serve_lab.attacks import FAMILIES
@@ -32,8 +32,8 @@ from reward_serve_lab.evaluation.tables import shown_text
 TIMEOUT_S = 300.0
 MOST_LISTED = 10
 
-progress = Console(stderr=True)
-console = Console()
+progress = SafeConsole(stderr=True)
+console = SafeConsole()
 
 Template = Annotated[str | None, typer.Option(help="Judging template.")]
 Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
@@ -208,7 +208,8 @@ def _report(
     failed = failings(report, max_false_accepts)
     if out:
         data = {"passed": not failed, "max_false_accepts": max_false_accepts, **suite, **report}
-        out.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        with open(out, "w", encoding="utf-8", opener=OWNER_ONLY) as file:
+            file.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
     console.print(family_table(report))
     if report["accepted"]:
         console.print(accepted_table(report, MOST_LISTED))

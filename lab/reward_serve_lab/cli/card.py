@@ -22,9 +22,8 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 
-from reward_serve.cli.console import PLAIN, App, Url, client_for
+from reward_serve.cli.console import PLAIN, App, SafeConsole, Url, client_for
 from reward_serve.cli.doctor import examine_machine
 from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError, Transport
 from reward_serve.config.resolve import installed_version
@@ -45,7 +44,7 @@ _EVALUATED = ("n", "unscored", "statuses", "confusion", *_INTERVALS, "ece")
 
 Figures = dict[str, Any]
 
-progress = Console(stderr=True)
+progress = SafeConsole(stderr=True)
 
 Data = Annotated[list[Path] | None, typer.Option(help="More labelled rows: files as for eval.")]
 Attacks = Annotated[int | None, typer.Option(min=1, help="Number of random attacks; default: all.")]

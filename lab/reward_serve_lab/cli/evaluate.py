@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from reward_serve.cli.console import App, Url, client_for
+from reward_serve.cli.console import App, SafeConsole, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.lines import OWNER_ONLY
 from reward_serve_lab.evaluation.bulk import Row, Run, read_rows, score_with_progress, write_results
 from reward_serve_lab.evaluation.html import write_page
 from reward_serve_lab.evaluation.json_lines import LinesError
@@ -50,8 +50,8 @@ from reward_serve_lab.evaluation.tables import (
     shown_text,
 )
 
-progress = Console(stderr=True)
-console = Console()
+progress = SafeConsole(stderr=True)
+console = SafeConsole()
 
 
 class ModeName(StrEnum):
@@ -301,7 +301,7 @@ def _write(
 ) -> None:
     first, *others = reports.values()
     if results:
-        with results.open("w", encoding="utf-8") as lines:
+        with open(results, "w", encoding="utf-8", opener=OWNER_ONLY) as lines:
             for run in runs.values():
                 write_results(run, lines)
     if out:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections import Counter
 from contextlib import nullcontext
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
-from reward_serve.cli.console import PLAIN, client_for
+from reward_serve.cli.console import PLAIN, SafeConsole, client_for, printable
 from reward_serve.cli.serve import served
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.base import ConfigError
+from reward_serve.lines import OWNER_ONLY
 from reward_serve_lab.cli.evaluate import Count, Html, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation import rescored
 from reward_serve_lab.evaluation.bulk import Row, score_with_progress
 from reward_serve_lab.evaluation.html import rendered, write_page
 from reward_serve_lab.evaluation.report import first_reasons
 
-progress, console = Console(stderr=True), Console()
+progress, console = SafeConsole(stderr=True), SafeConsole()
 
 File = Annotated[
     Path,
@@ -77,7 +75,7 @@ def rescore(
         rollouts, faults = rescored.read_rollouts(file, score)
         with (
             nullcontext(judge) if "://" in judge else served(judge) as url,
-            open(out, "a+b", opener=partial(os.open, mode=0o600)) as results,  # may quote responses
+            open(out, "a+b", opener=OWNER_ONLY) as results,
         ):
             client = client_for(url, None)
             by = asyncio.run(_judge(client, model, template))
@@ -93,7 +91,7 @@ def rescore(
                 scored=lambda rows, found: kept.append([asked[row.line] for row in rows], found),
             )
     except (ConfigError, rescored.RescoreError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(printable(str(error))) from None
     except (OSError, ServiceUnavailableError) as error:
         progress.print(f"{error}; once that is mended, run it again", style="red", **PLAIN)
         raise typer.Exit(1) from None

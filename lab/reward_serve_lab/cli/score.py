@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from reward_serve.cli.console import App, Url, client_for
+from reward_serve.cli.console import App, SafeConsole, Url, client_for
 from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.lines import OWNER_ONLY
 from reward_serve_lab.cli.evaluate import Count, Model, Timeout, check_outputs
 from reward_serve_lab.evaluation.bulk import read_rows, score_with_progress, write_results
 from reward_serve_lab.evaluation.report import first_reasons
 from reward_serve_lab.evaluation.tables import shown_text, summary_table
 
-console = Console(stderr=True)
+console = SafeConsole(stderr=True)
 
 
 def score(
@@ -61,7 +61,7 @@ def score(
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(1) from None
     if out:
-        with out.open("w", encoding="utf-8") as lines:
+        with open(out, "w", encoding="utf-8", opener=OWNER_ONLY) as lines:
             write_results(run, lines)
     else:
         write_results(run, sys.stdout)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from reward_serve.cli.console import printable
 from reward_serve.cli.shipped import template
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
@@ -64,7 +65,7 @@ def print_findings(
     for file in files:
         findings = check(file, tokenizer)
         for finding in findings:
-            typer.echo(f"{file}: {finding}")
+            typer.echo(printable(f"{file}: {finding}"))
         if not findings:
             typer.echo(f"{file}: no findings")
         failed |= any(finding.severity == "error" for finding in findings)

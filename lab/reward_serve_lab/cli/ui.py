@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from reward_serve.cli.console import Url, service_url
+from reward_serve.cli.console import SafeConsole, Url, service_url
 from reward_serve.keys import API_KEY_VARIABLE
 
-console = Console(stderr=True)
+console = SafeConsole(stderr=True)
 
 Log = Annotated[
     list[Path] | None,

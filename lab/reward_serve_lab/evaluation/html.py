@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from reward_serve.lines import OWNER_ONLY
 from reward_serve_lab.evaluation.tables import shown_text
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def write_page(path: Path, template: str, **values: Any) -> None:
     command = shlex.join(["reward-serve", *sys.argv[1:]])
     values["command"] = re.sub(r"//[^/@\s]*@", "//", command)  # without a URL's password
     page = rendered(template, **values)
-    path.write_text(page, encoding="utf-8", errors="backslashreplace")
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", opener=OWNER_ONLY) as file:
+        file.write(page)
 
 
 def _cells(table: Table) -> list[list[str]]:

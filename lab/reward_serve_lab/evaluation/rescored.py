@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import gzip
 import json
 import math
@@ -10,6 +11,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -34,6 +36,9 @@ NAMES = {
 
 FINAL = {Status.OK, Status.UNPARSEABLE, Status.TRUNCATED}
 """A judge's answers. Other results are not kept, but asked for again."""
+
+MAX_LINE_BYTES, MAX_BYTES = 2**26, 2**33
+"""Of a stored row, and of all that are read, uncompressed."""
 
 MAX_SAMPLES = 200
 """Of each kind of flip, in a report."""
@@ -116,20 +121,30 @@ def _files(path: Path) -> tuple[list[Path], list[str]]:
 
 
 def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    read = 0
     for file in files:
         opened = gzip.open if file.suffix == ".gz" else open
         with opened(file, "rb") as stored:
-            lines: Iterator[bytes] = iter(stored)
+            lines: Iterator[bytes] = iter(partial(stored.readline, MAX_LINE_BYTES + 1), b"")
             if file.suffix == ".parquet":
                 import duckdb
 
                 try:
-                    rows = duckdb.execute("select to_json(t) from read_parquet(?) t", [str(file)])
+                    rows = duckdb.execute(
+                        "select to_json(t) from read_parquet(?, hive_partitioning = false) t",
+                        [glob.escape(str(file))],
+                    )
                 except duckdb.Error as error:
                     raise RescoreError(str(error)) from None
                 lines = (row[0].encode() for row in iter(rows.fetchone, None))
             try:
                 for number, line in enumerate(lines, 1):
+                    read += len(line)
+                    if len(line) > MAX_LINE_BYTES or read > MAX_BYTES:
+                        raise RescoreError(
+                            f"{file}:{number}: a row may have {MAX_LINE_BYTES >> 20} MiB and all "
+                            f"rows {MAX_BYTES >> 30} GiB; split them into several runs"
+                        )
                     if line.strip():
                         yield f"{file}:{number}", line.strip()
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:

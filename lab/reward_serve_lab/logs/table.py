@@ -41,7 +41,7 @@ _FIELDS = json.dumps({
 })  # fmt: skip
 _SCHEMA = """
 CREATE MACRO finite(text) AS
-    CASE WHEN isfinite(try_cast(text AS DOUBLE)) THEN try_cast(text AS DOUBLE) END;
+    CASE WHEN abs(try_cast(text AS DOUBLE)) < 1e11 THEN try_cast(text AS DOUBLE) END;
 CREATE SEQUENCE ids;
 CREATE TABLE entries (
     id BIGINT, time DOUBLE, run VARCHAR, step DOUBLE, sample VARCHAR, "group" VARCHAR,
