@@ -1,4 +1,4 @@
-"""Reads API keys: a client's from a file, and a service's from a file or a variable.
+"""Reads API keys, a client's from a file, a service's from a file or a variable; and Ray's token.
 
 A service's keys are read where the application is built, and only their SHA-256 digests are passed
 on, as arguments of the ingress: its replicas may run on another node or in another environment, and
@@ -12,7 +12,11 @@ import io
 import logging
 import os
 import re
+import secrets
+import sys
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from reward_serve.config.base import ConfigError
 
@@ -58,6 +62,34 @@ def read_key(file: str, variable: str) -> str:
             f"{file}: must contain only the key; for a file of variables, use a name *.env"
         )
     return text.strip()
+
+
+def use_ray_token(*, starts: bool = False) -> None:
+    """Unless ``RAY_AUTH_MODE`` is set, send Ray this user's token, which one without keys ignores.
+
+    Args:
+        starts: this process starts Ray, which asks for the token; it is made if there is none.
+
+    Raises:
+        ConfigError: the token cannot be made.
+    """
+    path = Path("~/.ray/reward_serve_token").expanduser()
+    if "RAY_AUTH_MODE" in os.environ or not (starts or os.access(path, os.R_OK)):
+        return
+    if starts:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError), NamedTemporaryFile("w", dir=path.parent) as file:
+                file.write(secrets.token_hex(32))
+                file.flush()
+                path.hardlink_to(file.name)  # of mode 0600
+        except OSError as error:
+            remedy = "set HOME to a writable folder, or RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH"
+            raise ConfigError(f"{path}: Ray's token: {error.strerror}; {remedy}") from None
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ.setdefault("RAY_AUTH_TOKEN_PATH", str(path))
+    if ray := sys.modules.get("ray"):  # it read its settings when it was imported
+        ray._raylet.Config.initialize("")
 
 
 def digest_of(key: str) -> str:

@@ -26,6 +26,7 @@ from examples.grpo.warm_up import WarmUp, warmed_up
 from reward_serve.cli.console import prepare_with_progress
 from reward_serve.cli.launch import wait_until
 from reward_serve.engines.bundled import cache_folder
+from reward_serve.keys import use_ray_token
 
 Part = Literal["engine", "data", "buffer", "workers"]
 
@@ -206,6 +207,7 @@ def cluster(settings: Settings, placement: Placement, log: Path) -> Iterator[Non
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if placement.cluster is None:
         options["include_dashboard"] = False
+    use_ray_token(starts=placement.cluster is None)
     try:
         ray.init(address=placement.cluster or "local", **options)
     except ConnectionError as error:

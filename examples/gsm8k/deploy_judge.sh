@@ -71,6 +71,14 @@ configure() {
   deployment=$state/judge.yaml
 }
 
+# Ray of `reward-serve serve` asks for this token, and any other ignores it.
+use_ray_token() {
+  local token=$HOME/.ray/reward_serve_token
+  if [[ -z ${RAY_AUTH_MODE:-} && -r $token ]]; then
+    export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$token
+  fi
+}
+
 joins=()
 prepare() {
   if [[ $judge != qwen ]]; then
@@ -79,6 +87,7 @@ prepare() {
     return
   fi
   configure
+  use_ray_token
   if [[ ${RAY_ADDRESS:-auto} == auto ]] && ! "$python" -m ray.scripts.scripts status >/dev/null 2>&1; then
     check_gpus local # the judge starts a cluster, and ends it
   else
@@ -123,7 +132,10 @@ case ${1:-} in
   run)
     start run
     shift
-    if [[ $judge == qwen ]]; then export RAY_ADDRESS=${RAY_ADDRESS:-$(cluster)}; fi
+    if [[ $judge == qwen ]]; then
+      use_ray_token
+      export RAY_ADDRESS=${RAY_ADDRESS:-$(cluster)}
+    fi
     "$@"
     ;;
   *) start ;;

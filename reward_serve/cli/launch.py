@@ -25,6 +25,7 @@ from rich.console import Console
 
 from reward_serve.cli.console import PLAIN
 from reward_serve.client import HttpRewardClient
+from reward_serve.keys import use_ray_token
 
 if TYPE_CHECKING:
     from reward_serve.cli.file_schema import DeploymentsFile
@@ -141,6 +142,7 @@ def deployed(file: DeploymentsFile, address: str | None, out: Console) -> Iterat
         set_start_settings()
     else:
         _check_beside(address, file.content)
+        use_ray_token()
     import ray
     from ray import serve
 
@@ -253,7 +255,8 @@ def serve_run(address: str, content: dict[str, Any]) -> None:
 
 
 def set_start_settings() -> None:
-    """Set ``START_SETTINGS`` in the environment, except those already set."""
+    """Set ``START_SETTINGS`` in the environment, except those already set, and Ray's token."""
+    use_ray_token(starts=True)
     for name, value in START_SETTINGS.items():
         os.environ.setdefault(name, value)
 
@@ -275,6 +278,8 @@ def _print_addresses(
     if not reached and file.urls:
         lines.append("HTTP: on the machines and port where this cluster's Serve listens")
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={here.gcs_address}" for name in file.names]
+    if token := os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        lines.append(f"for what calls ray.init: RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}")
     lines.append(f"metrics of this node: {metrics}")
     lines += [f"reward-serve ui --url {url} --metrics {metrics}" for url in reached[:1]]
     for line in lines:

@@ -364,8 +364,8 @@ class HandleTransport(ServiceTransport):
         except ConnectionError as error:
             raise NotConnectedError(
                 f"{self.name}: this process is not in a Ray cluster, and none was found on this "
-                "machine; set RAY_ADDRESS or call ray.init first, or score over HTTP "
-                "(REWARD_SERVE_URL)"
+                "machine; set RAY_ADDRESS (RAY_AUTH_TOKEN_PATH too, if another user serves) or "
+                "call ray.init first, or score over HTTP (REWARD_SERVE_URL)"
             ) from error
         except call_errors() as error:
             why = str(error).rstrip(".") or f"no connection within {timeout_s:g} s"

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from reward_serve.explanation import Explanation
+from reward_serve.keys import use_ray_token
 from reward_serve.messages import utf8_bytes
 from reward_serve.schema import (
     GroupResult,
@@ -566,6 +567,7 @@ def handle_of(app: str, deployment: str | None = None) -> Any:
     from ray import serve
 
     if not ray.is_initialized():
+        use_ray_token()
         ray.init(address="auto", namespace="serve")
     if deployment is None:
         return serve.get_app_handle(app)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reward_serve.config.base import ConfigError
-from reward_serve.keys import digest_of, read_key, read_key_digests
+from reward_serve.keys import digest_of, read_key, read_key_digests, use_ray_token
 
 ONE = "0123456789abcdef"
 TWO = "fedcba9876543210/+~._-=="
@@ -130,3 +133,29 @@ def test_a_file_that_others_can_read_is_warned_of(
         read_key_digests(str(file), None)
     assert ("chmod 600" in serve_log.text) is warns
     assert ONE not in serve_log.text
+
+
+def test_the_token_of_ray_is_made_once_for_its_user_alone_and_only_where_ray_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reread: list[str] = []
+    raylet = SimpleNamespace(Config=SimpleNamespace(initialize=reread.append))
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(_raylet=raylet))
+    monkeypatch.setattr(os, "environ", environment := {"HOME": str(tmp_path)})
+    token = tmp_path / ".ray" / "reward_serve_token"
+    use_ray_token()
+    assert (list(environment), token.parent.exists()) == (["HOME"], False)
+    for _ in range(2):
+        environment.pop("RAY_AUTH_MODE", None)
+        use_ray_token(starts=True)
+        content = token.read_text()
+        assert (len(content), token.stat().st_mode & 0o777) == (64, 0o600)
+    environment.pop("RAY_AUTH_MODE")
+    use_ray_token()
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["RAY_AUTH_TOKEN_PATH"] == str(token)
+    assert (token.read_text(), len(reread)) == (content, 3)
+    assert list(token.parent.iterdir()) == [token]
+    environment |= {"RAY_AUTH_MODE": "disabled", "HOME": str(tmp_path / "none")}
+    use_ray_token(starts=True)
+    assert (environment["RAY_AUTH_MODE"], (tmp_path / "none").exists()) == ("disabled", False)

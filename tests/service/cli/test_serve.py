@@ -203,7 +203,7 @@ def test_a_ray_that_does_not_start_is_a_message(monkeypatch: pytest.MonkeyPatch)
 class Service:
     """``reward-serve serve rule.yaml`` in a session of its own, as a shell's background has it."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, **variables: str) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         self._log = log
         self._mark = uuid.uuid4().hex
@@ -213,7 +213,7 @@ class Service:
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": path, "TEST_MARK": self._mark},
+                env={**os.environ, "PYTHONPATH": path, "TEST_MARK": self._mark, **variables},
                 stderr=out,
                 start_new_session=True,
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
