@@ -3,6 +3,7 @@
 ``wrong``: another id or metadata, a batch of another size or order, missing or unknown keys, a
 score that is no label's value, or one that does not fit its status or HTTP status code. ``lost``:
 no ``status``, or later than the deadline plus ``GRACE_S``. ``absent``: a status other than ``ok``.
+``abstained``: no score by ``judge.min_probability``, which is the judge's answer and no fault.
 
 After the load every input is sent again without load, bypassing the service's cache, and each
 answer under load must agree. This happens after the load because the engine caches prefixes: had it
@@ -47,14 +48,14 @@ class Checked:
         result: the result, if answered.
     """
 
-    outcome: Literal["answered", "absent", "wrong", "lost"]
+    outcome: Literal["answered", "abstained", "absent", "wrong", "lost"]
     why: str = ""
     result: ScoreResult | None = None
 
     @property
     def failure(self) -> str | None:
-        """Its name in locust's table of failures; None for an answer."""
-        return None if self.outcome == "answered" else f"{self.outcome}: {self.why}"
+        """Its name in locust's table of failures; None for an answer and an abstention."""
+        return None if self.outcome in ("answered", "abstained") else f"{self.outcome}: {self.why}"
 
 
 def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
@@ -83,6 +84,8 @@ def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
         return Checked("wrong", f"not a result: {describe_errors(error)}")
     if code is not None and code != http_status(parsed.status):
         return Checked("wrong", f"HTTP {code} with status {parsed.status.value}")
+    if _abstained(parsed):
+        return Checked("abstained")
     if parsed.status is not Status.OK:
         return Checked("absent", parsed.status.value)
     if parsed.score not in _VALUES:
@@ -101,8 +104,14 @@ def check_batch(samples: Sequence[Sample], reply: Any, code: int) -> list[Checke
     return [check(sample, result) for sample, result in zip(samples, results, strict=True)]
 
 
+def _abstained(result: ScoreResult) -> bool:
+    return result.status is Status.UNPARSEABLE and result.probabilities is not None
+
+
 def too_close(without_load: ScoreResult) -> bool:
-    """Whether the two likeliest labels are within the margin, so that either is allowed."""
+    """Whether either label is allowed: the likeliest two are within the margin, or it abstained."""
+    if _abstained(without_load):
+        return True
     likeliest = sorted((without_load.probabilities or {}).values())[-2:]
     return len(likeliest) == 2 and likeliest[1] - 0.5 < MARGIN
 
@@ -122,6 +131,7 @@ class Outcomes:
     unchecked: int = 0
     wrong: int = 0
     lost: int = 0
+    abstained: int = 0
     absent: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -148,7 +158,8 @@ class Outcomes:
 
     def close(self) -> None:
         """End the load: samples without a reply are lost."""
-        counted = len(self._answers) + sum(self.absent.values()) + self.wrong + self.lost
+        absent = self.abstained + sum(self.absent.values())
+        counted = len(self._answers) + absent + self.wrong + self.lost
         for _ in range(self.asked - counted):
             self._count(Checked("lost", "no answer when the run ended"))
 
@@ -184,6 +195,7 @@ class Outcomes:
         return {
             "asked": self.asked,
             "right": self.right,
+            "abstained": self.abstained,
             "absent": dict(self.absent),
             "wrong": self.wrong,
             "lost": self.lost,
@@ -219,6 +231,8 @@ class Outcomes:
             self.wrong += 1
         elif checked.outcome == "lost":
             self.lost += 1
+        elif checked.outcome == "abstained":
+            self.abstained += 1
         elif checked.outcome == "absent":
             self.absent[checked.why] += 1
         if checked.failure:
@@ -232,6 +246,6 @@ class Outcomes:
             for first in range(0, len(missing), _BATCH):
                 batch = missing[first : first + _BATCH]
                 for body, result in zip(batch, ask(batch), strict=True):
-                    if result is not None and result.status is Status.OK:
+                    if result is not None and (result.status is Status.OK or _abstained(result)):
                         found[body["id"]] = result
         return found

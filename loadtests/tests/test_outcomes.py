@@ -79,6 +79,7 @@ def loaded(*changes: dict[str, Any], **settings: Any) -> Outcomes:
 
 CLOSE = {"probabilities": {"1": 0.51, "0": 0.49}}
 FURTHER = {"probabilities": {"1": 0.521, "0": 0.479}}
+ABSTAINED = {"status": "unparseable", "score": None, "probabilities": {"1": 0.75, "0": 0.25}}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ FURTHER = {"probabilities": {"1": 0.521, "0": 0.479}}
         (0.0, {}, {"wrong": 1}, ["wrong: score 0 under load, 1 without load"]),
         (0.0, CLOSE, {"too_close": 1, "wrong": 0}, []),
         (0.0, FURTHER, {"wrong": 1}, ["wrong: score 0 under load, 1 without load"]),
+        (1.0, ABSTAINED, {"too_close": 1, "unchecked": 0}, []),
         (1.0, None, {"unchecked": 1, "right": 0}, []),
     ],
 )
@@ -133,3 +135,13 @@ def test_more_absent_scores_than_allowed_fail_the_run_unless_tolerated() -> None
     spike = frozenset([Status.OVERLOADED])
     assert loaded({}, SHED, tolerated=spike).failures(0.0) == []
     assert Outcomes().failures(1.0) == ["no request was sent"]
+
+
+def test_a_judge_that_abstains_fails_no_run_and_one_without_a_verdict_does() -> None:
+    outcomes = loaded({}, ABSTAINED)
+    outcomes.close()
+
+    assert outcomes.failures(0.0) == []
+    assert (outcomes.summary()["abstained"], outcomes.summary()["absent"]) == (1, {})
+    without_verdict = loaded({}, {**ABSTAINED, "probabilities": None})
+    assert without_verdict.failures(0.0) == ["1 absent, 50.0% of all requests"]
