@@ -106,7 +106,7 @@ def remote(port: int, model: str = "m", **settings: Any) -> RemoteModel:
 
 
 def judge_of(config: RemoteModel) -> Judge:
-    return Judge(config, OpenAIEngine(config.remote))
+    return Judge(config, OpenAIEngine(config))
 
 
 def scorer_of(config: RemoteModel) -> Scorer:
