@@ -76,7 +76,7 @@ def test_of_64_conversations_under_faults_the_lost_turns_alone_are_absent(client
     for turns, result in zip(lost, results, strict=True):
         assert parts(result) == [None if n in turns else float(n) for n in range(1, 11)]
         assert result.score == (None if 10 in turns else 10.0)
-        assert result.status is (Status.ERROR if 10 in turns else Status.OK)
+        assert result.status is (Status.INVALID if 10 in turns else Status.OK)
 
 
 def test_the_bundled_judge_reads_the_last_turn_and_a_states_likelihood(

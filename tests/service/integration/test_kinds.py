@@ -29,7 +29,7 @@ def test_verifiers_of_one_application_are_asked_by_name(rule_url: str) -> None:
         (Status.OK, 0.0),
         (Status.OK, 1.0),
         (Status.OK, 0.25),
-        (Status.ERROR, None),
+        (Status.INVALID, None),
         (Status.INVALID, None),
     ]
     # On a machine without a free core, a verifier's process may be late at first.
