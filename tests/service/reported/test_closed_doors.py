@@ -171,7 +171,7 @@ async def test_an_endpoints_redirect_is_not_followed(monkeypatch: pytest.MonkeyP
         endpoint.replies["/v1/chat/completions"] = Reply({}, 307, to)
         at = {"model": "m", "base_url": f"{endpoint.url}/v1", "max_retries": 0}
         config = RemoteModel.model_validate({"name": "m", "kind": "remote", "remote": at})
-        with pytest.raises(RuntimeError, match="the endpoint .*307"):
+        with pytest.raises(RuntimeError, match=r"the endpoint .*307"):
             await OpenAIEngine(config).generate(Prompt(()), Sampling(8))
         assert (len(endpoint.calls), len(inside.calls)) == (1, 0)
 
