@@ -270,7 +270,7 @@ class Client:
         failed = self.counters.snapshot()["failed"]
         if failed & (failed - 1) == 0:  # the 1st, 2nd, 4th, 8th...
             logger.warning(
-                "%d requests without a verdict so far, handled by on_failure=%s; the last: %s: %s",
+                "%d requests without a verdict so far, with on_failure=%s; the last: %s: %s",
                 failed, on_failure or "none", status, result.reason,
             )  # fmt: skip
         return outcome
