@@ -417,7 +417,7 @@ class Batch:
         for ticket in tickets:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
-        self._retries: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
         self._answered_at = -math.inf
         self._unanswered_since: float | None = None
         self._last_reason = ""
@@ -432,11 +432,11 @@ class Batch:
         with self._in_progress():
             try:
                 await self._ask(self._tickets, 1)
-                while self._retries and self._open:
-                    await self._retries.pop()
+                while self._later and self._open:
+                    await self._later.pop()
             finally:
-                for retry in self._retries:
-                    retry.cancel()
+                for task in self._later:
+                    task.cancel()
         if self._unanswered_since is not None:
             self._endpoint.lost(self._tickets[-1], self._unanswered_since, self._last_reason)
         self._close(self._tickets)
@@ -468,15 +468,19 @@ class Batch:
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
-    async def _ask(self, tickets: Sequence[Ticket], attempt: int) -> None:
-        """Ask once for those that are open."""
+    async def _ask(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Ask once for those that are open; a pause is for a retry."""
+        if pause_s:
+            await asyncio.sleep(pause_s)
+            self._open -= {ticket for ticket in tickets if ticket.gone}
         asked = [ticket for ticket in tickets if ticket in self._open]
         if not asked:
             return
+        if pause_s:
+            self._count(retried=len(asked))
         left, began = set(asked), time.monotonic()
 
         def receive(answers: Answers) -> None:
-            final, failed, pause_s = [], [], 0.0
             for ticket, result in answers:
                 left.remove(ticket)
                 ticket.result = result
@@ -484,14 +488,7 @@ class Batch:
                     self._answered_at = time.monotonic()
                 else:
                     self._last_reason = result.reason or ""
-                down_s = endpoint_down_s(result.details)
-                if result.status in RETRIED and down_s < ticket.timeout_s / 2:
-                    failed.append(ticket)
-                    pause_s = max(pause_s, retry_after_s(result.details))
-                else:
-                    final.append(ticket)
-            self._close(final)
-            self._retry(failed, attempt, pause_s)
+            self._conclude([ticket for ticket, _ in answers], attempt)
             if self._running and self._open and all(ticket.gone for ticket in self._open):
                 self._running.cancel()
 
@@ -502,48 +499,44 @@ class Batch:
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code in _OF_A_REQUEST and half:
-                self._close_due(asked, time.monotonic())
-                parts = asked[:half], asked[half:]
-                await asyncio.gather(*(self._ask(part, attempt) for part in parts))
+                self._ask_later(asked[:half], attempt)
+                self._ask_later(asked[half:], attempt)
                 return
             status = Status.ERROR if error.retryable else Status.INVALID
             of_all = not error.retryable and error.status_code not in _OF_A_REQUEST
             self._fail(left, status, str(error), **(REFUSED if of_all else {}))
             unanswered = [ticket for ticket in asked if ticket in left]
-            if error.retryable:
-                self._retry(unanswered, attempt, error.retry_after_s or 0.0)
-            else:
-                self._close(unanswered)
-            if error.answered or not error.retryable:
+            self._conclude(unanswered, attempt, error.retry_after_s or 0.0)
+            if error.answered:
                 self._answered_at = time.monotonic()
         is_answered = self._answered_at >= began
         self._unanswered_since = None if is_answered else self._unanswered_since or began
 
-    def _retry(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
-        """Ask again after a pause, unless this was the last attempt."""
-        pause_s = max(_backoff_s(attempt), pause_s)
-        self._close_due(tickets, time.monotonic() + pause_s)
-        if attempt == self._max_attempts:
-            self._close(tickets)
-        elif not self._open.isdisjoint(tickets):
-            retry = asyncio.create_task(self._ask_again(tickets, attempt + 1, pause_s))
-            self._retries.add(retry)
+    def _conclude(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Make results of an attempt final, or ask again after a pause."""
+        final, failed = [], []
+        for ticket in tickets:
+            result = ticket.result
+            is_final = result.status not in RETRIED or attempt == self._max_attempts
+            if is_final or endpoint_down_s(result.details) >= ticket.timeout_s / 2:
+                final.append(ticket)
+            else:
+                failed.append(ticket)
+                pause_s = max(pause_s, retry_after_s(result.details))
+        self._close(final)
+        self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
 
-    async def _ask_again(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
-        await asyncio.sleep(pause_s)
-        self._open -= {ticket for ticket in tickets if ticket.gone}
-        if retried := sum(ticket in self._open for ticket in tickets):
-            self._count(retried=retried)
-            await self._ask(tickets, attempt)
+    def _ask_later(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Ask after a pause for those whose deadlines are later."""
+        then = time.monotonic() + pause_s
+        self._close([ticket for ticket in tickets if ticket.ends < then])
+        if not self._open.isdisjoint(tickets):
+            self._later.add(asyncio.create_task(self._ask(tickets, attempt, pause_s)))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason
         for ticket in self._open.intersection(tickets):
             ticket.fail(status, reason, **details)
-
-    def _close_due(self, tickets: Iterable[Ticket], then: float) -> None:
-        """Make the results final of the requests whose deadlines are before ``then``."""
-        self._close([ticket for ticket in tickets if ticket.ends < then])
 
     def _close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""
