@@ -127,9 +127,6 @@ def _is_json(value: object) -> bool:
     return True
 
 
-Answers = Sequence[tuple[Ticket, Result]]
-
-
 class Coalescer:
     """Collects requests into batches on one event loop.
 
@@ -292,8 +289,10 @@ class Endpoint:
         seconds = time.monotonic() - self._lost_at
         return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
 
-    async def ask(self, tickets: Sequence[Ticket], receive: Callable[[Answers], None]) -> None:
-        """Score a group or requests; ``receive`` is called with results as they come.
+    async def ask(
+        self, tickets: Sequence[Ticket], receive: Callable[[Sequence[Ticket]], object]
+    ) -> None:
+        """Score a group or requests; ``receive`` is called with tickets as they get results.
 
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
@@ -302,11 +301,13 @@ class Endpoint:
         bodies = [ticket.to_send() for ticket in tickets]
 
         def note(results: Sequence[tuple[int, Result]]) -> None:
-            answers = [(tickets[index], result) for index, result in results]
-            if any(is_answer(result) for _, result in answers):
-                self._answered_at = time.monotonic()
-            self.good = next((t for t, r in answers if r.status is Status.OK), self.good)
-            receive(answers)
+            for index, result in results:
+                tickets[index].result = result
+                if is_answer(result):
+                    self._answered_at = time.monotonic()
+                if result.status is Status.OK:
+                    self.good = tickets[index]
+            receive([tickets[index] for index, _ in results])
 
         try:
             if tickets[0].is_group:
@@ -354,19 +355,17 @@ class Endpoint:
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        ticket = self.good or self.unanswered
-        assert ticket is not None
-        request = {**ticket.body, "timeout_s": timeout_s}
-        if not ticket.is_group:  # alone, a member of a cohort would wait for the others
-            request["group_size"] = None
+        known = self.good or self.unanswered
+        assert known is not None
+        body = {**known.body, "timeout_s": timeout_s}
+        if not known.is_group:  # alone, a member of a cohort would wait for the others
+            body["group_size"] = None
+        probe = Ticket(body, is_group=known.is_group)
         try:
-            if ticket.is_group:
-                return is_answer(await self.transport.ascore_group(request))
-            return all(map(is_answer, await self.transport.ascore_batch([request])))
+            await self.ask([probe], lambda tickets: None)
         except ServiceUnavailableError as error:
             return error.answered
-        except Exception:
-            return False
+        return is_answer(probe.result)
 
     def _open(self) -> None:
         if self.up:
@@ -480,15 +479,14 @@ class Batch:
             self._count(retried=len(asked))
         left, began = set(asked), time.monotonic()
 
-        def receive(answers: Answers) -> None:
-            for ticket, result in answers:
-                left.remove(ticket)
-                ticket.result = result
-                if is_answer(result):
+        def receive(tickets: Sequence[Ticket]) -> None:
+            left.difference_update(tickets)
+            for ticket in tickets:
+                if is_answer(ticket.result):
                     self._answered_at = time.monotonic()
                 else:
-                    self._last_reason = result.reason or ""
-            self._conclude([ticket for ticket, _ in answers], attempt)
+                    self._last_reason = ticket.result.reason or ""
+            self._conclude(tickets, attempt)
             if self._running and self._open and all(ticket.gone for ticket in self._open):
                 self._running.cancel()
 

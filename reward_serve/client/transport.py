@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from itertools import count
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -125,13 +125,6 @@ class ServiceUnavailableError(RuntimeError):
 
 class NotConnectedError(ServiceUnavailableError):
     """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
-
-
-class Transport(Protocol):
-    """What scores a batch: a transport, which asks once, or a client, which retries."""
-
-    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-        """A result for each request, in order."""
 
 
 class ServiceTransport(ABC):
