@@ -33,7 +33,7 @@ from loadtests.bench.common import (
     spread,
 )
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.vllm import VllmEngine, engine_arguments, locate, set_environment
 from reward_serve.schema import Status
@@ -101,7 +101,7 @@ def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
     return way
 
 
-def batches(client: Transport, size: int = BATCH) -> Way:
+def batches(client: Client | ServiceTransport, size: int = BATCH) -> Way:
     """A way that sends calls of ``size`` requests, all at once."""
 
     async def way(requests: list[Request]) -> int:

@@ -14,7 +14,7 @@ from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.client.transport import HandleTransport, HttpTransport, Transport
+from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
 from reward_serve.config.app import ServerConfig
 
 _POLL_S = 0.1
@@ -79,13 +79,13 @@ def shared_clients(target: Target, **settings: Any) -> dict[str, Client]:
     }
 
 
-def bare_clients(target: Target) -> dict[str, Transport]:
+def bare_clients(target: Target) -> dict[str, ServiceTransport]:
     """The clients' transports, which do not retry, by handle and over HTTP."""
     return {"handle": HandleTransport(APP), "http": HttpTransport(target.url)}
 
 
 def ask_functions(
-    clients: Mapping[str, Transport],
+    clients: Mapping[str, Client | ServiceTransport],
 ) -> dict[str, Ask]:
     """Each client's batch function."""
     return {way: client.ascore_batch for way, client in clients.items()}

@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -31,6 +30,7 @@ from reward_serve.client.transport import (
     NotConnectedError,
     Request,
     ServiceTransport,
+    ServiceUnavailableError,
     as_dict,
     own_loop,
     run,
@@ -141,10 +141,8 @@ class Client:
             NotConnectedError: see ``score``.
         """
         with self._submitted(requests, None) as tickets:
-            wait(ticket.answer for ticket in tickets)
-            return _results(
-                [ticket.answer.exception() or ticket.answer.result() for ticket in tickets]
-            )
+            answers = [ticket.answer for ticket in tickets]
+            return _results([answer.exception() or answer.result() for answer in answers])
 
     async def ascore(self, request: Request) -> ScoreResult:
         """``score``, awaited."""
@@ -334,11 +332,14 @@ class HttpRewardClient(Client):
         Raises:
             ServiceUnavailableError: the service does not list them within 10 s.
         """
-        return run(self._transport.models())
+        return list(run(self._transport.ask("/v1/models", "models", 10))["models"])
 
     def is_ready(self) -> bool:
         """Whether every reward model has a replica that can score; asked once, for at most 5 s."""
-        return run(self._transport.is_ready())
+        try:
+            return bool(run(self._transport.ask("/ready", "status", 5))["status"] == "ok")
+        except ServiceUnavailableError:
+            return False
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""

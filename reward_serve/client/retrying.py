@@ -127,9 +127,6 @@ def _is_json(value: object) -> bool:
     return True
 
 
-Answers = Sequence[tuple[Ticket, Result]]
-
-
 class Coalescer:
     """Collects requests into batches on one event loop.
 
@@ -292,8 +289,10 @@ class Endpoint:
         seconds = time.monotonic() - self._lost_at
         return f"{self.name}: no answer for {seconds:.0f} s, so nothing is sent: {self._reason}"
 
-    async def ask(self, tickets: Sequence[Ticket], receive: Callable[[Answers], None]) -> None:
-        """Score a group or requests; ``receive`` is called with results as they come.
+    async def ask(
+        self, tickets: Sequence[Ticket], receive: Callable[[Sequence[Ticket]], object]
+    ) -> None:
+        """Score a group or requests; ``receive`` is called with tickets as they get results.
 
         Raises:
             ServiceUnavailableError: the call failed as a whole; wraps every exception.
@@ -302,11 +301,13 @@ class Endpoint:
         bodies = [ticket.to_send() for ticket in tickets]
 
         def note(results: Sequence[tuple[int, Result]]) -> None:
-            answers = [(tickets[index], result) for index, result in results]
-            if any(is_answer(result) for _, result in answers):
-                self._answered_at = time.monotonic()
-            self.good = next((t for t, r in answers if r.status is Status.OK), self.good)
-            receive(answers)
+            for index, result in results:
+                tickets[index].result = result
+                if is_answer(result):
+                    self._answered_at = time.monotonic()
+                if result.status is Status.OK:
+                    self.good = tickets[index]
+            receive([tickets[index] for index, _ in results])
 
         try:
             if tickets[0].is_group:
@@ -354,19 +355,17 @@ class Endpoint:
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
     async def _answers(self, timeout_s: float) -> bool:
-        ticket = self.good or self.unanswered
-        assert ticket is not None
-        request = {**ticket.body, "timeout_s": timeout_s}
-        if not ticket.is_group:  # alone, a member of a cohort would wait for the others
-            request["group_size"] = None
+        known = self.good or self.unanswered
+        assert known is not None
+        body = {**known.body, "timeout_s": timeout_s}
+        if not known.is_group:  # alone, a member of a cohort would wait for the others
+            body["group_size"] = None
+        probe = Ticket(body, is_group=known.is_group)
         try:
-            if ticket.is_group:
-                return is_answer(await self.transport.ascore_group(request))
-            return all(map(is_answer, await self.transport.ascore_batch([request])))
+            await self.ask([probe], lambda tickets: None)
         except ServiceUnavailableError as error:
             return error.answered
-        except Exception:
-            return False
+        return is_answer(probe.result)
 
     def _open(self) -> None:
         if self.up:
@@ -417,7 +416,7 @@ class Batch:
         for ticket in tickets:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
-        self._retries: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
         self._answered_at = -math.inf
         self._unanswered_since: float | None = None
         self._last_reason = ""
@@ -432,11 +431,11 @@ class Batch:
         with self._in_progress():
             try:
                 await self._ask(self._tickets, 1)
-                while self._retries and self._open:
-                    await self._retries.pop()
+                while self._later and self._open:
+                    await self._later.pop()
             finally:
-                for retry in self._retries:
-                    retry.cancel()
+                for task in self._later:
+                    task.cancel()
         if self._unanswered_since is not None:
             self._endpoint.lost(self._tickets[-1], self._unanswered_since, self._last_reason)
         self._close(self._tickets)
@@ -468,30 +467,26 @@ class Batch:
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
-    async def _ask(self, tickets: Sequence[Ticket], attempt: int) -> None:
-        """Ask once for those that are open."""
+    async def _ask(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Ask once for those that are open; a pause is for a retry."""
+        if pause_s:
+            await asyncio.sleep(pause_s)
+            self._open -= {ticket for ticket in tickets if ticket.gone}
         asked = [ticket for ticket in tickets if ticket in self._open]
         if not asked:
             return
+        if pause_s:
+            self._count(retried=len(asked))
         left, began = set(asked), time.monotonic()
 
-        def receive(answers: Answers) -> None:
-            final, failed, pause_s = [], [], 0.0
-            for ticket, result in answers:
-                left.remove(ticket)
-                ticket.result = result
-                if is_answer(result):
+        def receive(tickets: Sequence[Ticket]) -> None:
+            left.difference_update(tickets)
+            for ticket in tickets:
+                if is_answer(ticket.result):
                     self._answered_at = time.monotonic()
                 else:
-                    self._last_reason = result.reason or ""
-                down_s = endpoint_down_s(result.details)
-                if result.status in RETRIED and down_s < ticket.timeout_s / 2:
-                    failed.append(ticket)
-                    pause_s = max(pause_s, retry_after_s(result.details))
-                else:
-                    final.append(ticket)
-            self._close(final)
-            self._retry(failed, attempt, pause_s)
+                    self._last_reason = ticket.result.reason or ""
+            self._conclude(tickets, attempt)
             if self._running and self._open and all(ticket.gone for ticket in self._open):
                 self._running.cancel()
 
@@ -502,48 +497,44 @@ class Batch:
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code in _OF_A_REQUEST and half:
-                self._close_due(asked, time.monotonic())
-                parts = asked[:half], asked[half:]
-                await asyncio.gather(*(self._ask(part, attempt) for part in parts))
+                self._ask_later(asked[:half], attempt)
+                self._ask_later(asked[half:], attempt)
                 return
             status = Status.ERROR if error.retryable else Status.INVALID
             of_all = not error.retryable and error.status_code not in _OF_A_REQUEST
             self._fail(left, status, str(error), **(REFUSED if of_all else {}))
             unanswered = [ticket for ticket in asked if ticket in left]
-            if error.retryable:
-                self._retry(unanswered, attempt, error.retry_after_s or 0.0)
-            else:
-                self._close(unanswered)
-            if error.answered or not error.retryable:
+            self._conclude(unanswered, attempt, error.retry_after_s or 0.0)
+            if error.answered:
                 self._answered_at = time.monotonic()
         is_answered = self._answered_at >= began
         self._unanswered_since = None if is_answered else self._unanswered_since or began
 
-    def _retry(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
-        """Ask again after a pause, unless this was the last attempt."""
-        pause_s = max(_backoff_s(attempt), pause_s)
-        self._close_due(tickets, time.monotonic() + pause_s)
-        if attempt == self._max_attempts:
-            self._close(tickets)
-        elif not self._open.isdisjoint(tickets):
-            retry = asyncio.create_task(self._ask_again(tickets, attempt + 1, pause_s))
-            self._retries.add(retry)
+    def _conclude(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Make results of an attempt final, or ask again after a pause."""
+        final, failed = [], []
+        for ticket in tickets:
+            result = ticket.result
+            is_final = result.status not in RETRIED or attempt == self._max_attempts
+            if is_final or endpoint_down_s(result.details) >= ticket.timeout_s / 2:
+                final.append(ticket)
+            else:
+                failed.append(ticket)
+                pause_s = max(pause_s, retry_after_s(result.details))
+        self._close(final)
+        self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
 
-    async def _ask_again(self, tickets: Sequence[Ticket], attempt: int, pause_s: float) -> None:
-        await asyncio.sleep(pause_s)
-        self._open -= {ticket for ticket in tickets if ticket.gone}
-        if retried := sum(ticket in self._open for ticket in tickets):
-            self._count(retried=retried)
-            await self._ask(tickets, attempt)
+    def _ask_later(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
+        """Ask after a pause for those whose deadlines are later."""
+        then = time.monotonic() + pause_s
+        self._close([ticket for ticket in tickets if ticket.ends < then])
+        if not self._open.isdisjoint(tickets):
+            self._later.add(asyncio.create_task(self._ask(tickets, attempt, pause_s)))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason
         for ticket in self._open.intersection(tickets):
             ticket.fail(status, reason, **details)
-
-    def _close_due(self, tickets: Iterable[Ticket], then: float) -> None:
-        """Make the results final of the requests whose deadlines are before ``then``."""
-        self._close([ticket for ticket in tickets if ticket.ends < then])
 
     def _close(self, tickets: Iterable[Ticket]) -> None:
         """Make the results of these requests final."""

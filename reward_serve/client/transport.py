@@ -12,9 +12,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import count
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -125,13 +125,6 @@ class ServiceUnavailableError(RuntimeError):
 
 class NotConnectedError(ServiceUnavailableError):
     """This process cannot score by handle: no cluster, or Ray is not installed as this needs."""
-
-
-class Transport(Protocol):
-    """What scores a batch: a transport, which asks once, or a client, which retries."""
-
-    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
-        """A result for each request, in order."""
 
 
 class ServiceTransport(ABC):
@@ -245,19 +238,29 @@ class HttpTransport(ServiceTransport):
         self._client: httpx.AsyncClient | None = None
         self._is_known = False  # whether this service has answered
 
-    async def models(self) -> list[dict[str, Any]]:
-        """The service's reward models; raises as ``ascore_batch``."""
-        reply = await self._ask("GET", "/v1/models", 10)
-        models: list[dict[str, Any]] = self._content(reply, "models")["models"]
-        return models
+    async def ask(
+        self,
+        path: str,
+        field: str,
+        timeout_s: float,
+        body: Any = None,
+        receive: Deliver | None = None,
+    ) -> dict[str, Any]:
+        """The answer, which has ``field``; from any event loop. Raises as ``ascore_batch``.
 
-    async def is_ready(self) -> bool:
-        """Whether every reward model has a replica that can score."""
+        With ``receive``, results may be streamed to it, and the answer is then empty.
+        """
+        content = None if body is None else json.dumps(body).encode()
         try:
-            reply = await self._ask("GET", "/ready", 5)
-        except ServiceUnavailableError:
-            return False
-        return reply.status_code == 200
+            async with asyncio.timeout(timeout_s):
+                reply = await on_own_loop(self._exchange(path, content, receive))
+        except httpx.HTTPError as error:
+            is_away = isinstance(error, httpx.ConnectError)
+            remedy = "; is a service running there?" if is_away else ""
+            raise self._fault(f"{type(error).__name__}: {error}{remedy}") from error
+        except TimeoutError as error:
+            raise self._fault(f"no complete answer within {timeout_s:.1f} s") from error
+        return self._content(reply, field) if reply else {}
 
     async def aclose(self) -> None:
         """Close the connections. On the clients' event loop."""
@@ -266,50 +269,29 @@ class HttpTransport(ServiceTransport):
             await client.aclose()
 
     async def _score(self, requests: Sequence[dict[str, Any]], receive: Deliver) -> None:
-        content = json.dumps({"requests": list(requests)}).encode()
         timeout_s = longest_timeout_s(requests) + SERVICE_GRACE_S
+        body = {"requests": list(requests)}
         streams = receive if len(requests) > 1 else None  # a stream of one costs more
-        reply = await self._ask("POST", "/v1/score/batch", timeout_s, content, streams)
-        if not _is_stream(reply):
-            results = self._content(reply, "results")["results"]
-            receive([*enumerate(results if isinstance(results, list) else [])])
+        answer = await self.ask("/v1/score/batch", "results", timeout_s, body, streams)
+        results = answer.get("results")
+        receive([*enumerate(results if isinstance(results, list) else [])])
 
     async def _answer(self, method: Method, body: dict[str, Any]) -> Any:
-        path, field = _ROUTES[method]
-        timeout_s = longest_timeout_s([body]) + SERVICE_GRACE_S
-        reply = await self._ask("POST", path, timeout_s, json.dumps(body).encode())
-        return self._content(reply, field)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        timeout_s: float,
-        content: bytes | None = None,
-        receive: Deliver | None = None,
-    ) -> httpx.Response:
-        """The complete answer within ``timeout_s``, unless it is streamed; from any event loop."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await on_own_loop(self._exchange(method, path, content, receive))
-        except httpx.HTTPError as error:
-            is_away = isinstance(error, httpx.ConnectError)
-            remedy = "; is a service running there?" if is_away else ""
-            raise self._fault(f"{type(error).__name__}: {error}{remedy}") from error
-        except TimeoutError as error:
-            raise self._fault(f"no complete answer within {timeout_s:.1f} s") from error
+        return await self.ask(*_ROUTES[method], longest_timeout_s([body]) + SERVICE_GRACE_S, body)
 
     async def _exchange(
-        self, method: str, path: str, content: bytes | None, receive: Deliver | None
-    ) -> httpx.Response:
+        self, path: str, content: bytes | None, receive: Deliver | None
+    ) -> httpx.Response | None:
+        """The complete response; None if it was streamed."""
         client = self._client = self._client or self._opened()
+        method = "GET" if content is None else "POST"
         # The client's own way to make a request merges settings, which takes longer than to send.
         request = httpx.Request(method, self._url(path), headers=client.headers, content=content)
         if receive is not None:
             request.headers["Accept"] = _LINES
-        reply = await client.send(request, stream=True)
-        try:
-            if receive is None or not _is_stream(reply):
+        async with aclosing(await client.send(request, stream=True)) as reply:
+            is_stream = (reply.status_code, reply.headers.get("content-type")) == (200, _LINES)
+            if receive is None or not is_stream:
                 await reply.aread()
                 return reply
             self._is_known = True
@@ -318,9 +300,7 @@ class HttpTransport(ServiceTransport):
                 *lines, rest = (rest + part).split(b"\n")
                 results = [json.loads(line) for line in lines]
                 receive([(result.pop("index", None), result) for result in results])
-            return reply
-        finally:
-            await reply.aclose()
+        return None
 
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -354,10 +334,6 @@ class HttpTransport(ServiceTransport):
         with suppress(ValueError):  # none, or a date, which this service never sends
             retry_after_s = max(0.0, float(reply.headers.get("retry-after", "")))
         raise self._fault(what, status_code=reply.status_code, retry_after_s=retry_after_s)
-
-
-def _is_stream(reply: httpx.Response) -> bool:
-    return reply.status_code == 200 and reply.headers.get("content-type") == _LINES
 
 
 _tls_context = functools.cache(httpx.create_ssl_context)

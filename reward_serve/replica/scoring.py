@@ -257,17 +257,9 @@ class Scorer:
             )
         self._check_model(request.model)
         if request.rubric is not None and not self._model.reads_rubric:
-            kind = self._model.describe()["kind"]
-            raise InvalidRequestError(
-                f"rubric: model {self._name!r} has kind {kind}, which reads no rubric; ask a model "
-                "of kind rubric or a composite of one, or leave it out"
-            )
+            raise self._unread("rubric", "reads no rubric", "rubric or a composite of one")
         if request.turns and not self._model.scores_turns:
-            kind = self._model.describe()["kind"]
-            raise InvalidRequestError(
-                f"turns: model {self._name!r} has kind {kind}, which scores no turns; ask a model "
-                "of kind judge, rubric, rule or classifier, or leave it out"
-            )
+            raise self._unread("turns", "scores no turns", "judge, rubric, rule or classifier")
         size = self._checked_length(request.sizes)
         if request.group_size is not None:
             self._group_judge()
@@ -322,6 +314,12 @@ class Scorer:
         finally:
             for task in indices:
                 task.cancel()
+
+    def _unread(self, field: str, lack: str, kinds: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"{field}: model {self._name!r} has kind {self._model.describe()['kind']}, which "
+            f"{lack}; ask a model of kind {kinds}, or leave it out"
+        )
 
     async def _own_iteration(self) -> None:
         """Wait for an iteration of the event loop in which no other long item begins."""

@@ -148,16 +148,8 @@ class Dispatcher:
         parts, refused = self._parts(items)
         if refused:
             deliver([(i, r.model_dump(mode="json") | echoes(items[i])) for i, r in refused.items()])
-
-        async def scored(model: str, part: dict[int, Any]) -> None:
-            indices = [*part]
-            await self._models[model].score_each(
-                [*part.values()],
-                lambda results: deliver([(indices[place], each) for place, each in results]),
-                origin,
-            )
-
-        await asyncio.gather(*(scored(*part) for part in parts.items()))
+        scoring = (self._models[m].score_each(part, deliver, origin) for m, part in parts.items())
+        await asyncio.gather(*scoring)
 
     async def score_batch(self, items: Sequence[Any], origin: Origin = UNKNOWN) -> list[Result]:
         """The results of ``score_each``, in order."""
@@ -282,10 +274,13 @@ class DeploymentClient:
         self._placement = Placement()
 
     async def score_each(
-        self, items: Sequence[Any], deliver: Deliver, origin: Origin = UNKNOWN
+        self, items: Mapping[int, Any], deliver: Deliver, origin: Origin = UNKNOWN
     ) -> None:
-        """Score the items with ``RewardReplica.score_stream``; deliver a result for each."""
-        with self._placed(items, origin) as shares:
+        """Score the items of some indices with ``RewardReplica.score_stream``; deliver each."""
+        indices = [*items]
+        with self._placed([*items.values()], origin) as shares:
+            for share in shares:
+                share.indices = [indices[place] for place in share.indices]
             await asyncio.gather(*(self._score(share, items, deliver) for share in shares))
 
     async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
@@ -295,7 +290,8 @@ class DeploymentClient:
             NoAnswerError: no replica answered.
         """
         with self._placed([request], origin) as (share,):
-            answer: Result = await self._call(method, share, self._within_s([request]), request)
+            within_s = longest_timeout_s([request]) + self._grace_s
+            answer: Result = await self._call(method, share, within_s, request)
         return answer
 
     async def call(
@@ -305,9 +301,9 @@ class DeploymentClient:
         share = Share(None, size=size_of(arguments), origin=origin)
         return await self._call(method, share, within_s, *arguments)
 
-    async def _score(self, share: Share, items: Sequence[Any], deliver: Deliver) -> None:
+    async def _score(self, share: Share, items: Mapping[int, Any], deliver: Deliver) -> None:
         own = [items[index] for index in share.indices]
-        left, within_s = dict(enumerate(share.indices)), self._within_s(own)
+        left, within_s = dict(enumerate(share.indices)), longest_timeout_s(own) + self._grace_s
 
         def receive(results: Sequence[tuple[int, Result]]) -> None:
             self._placement.done(share, len(results))
@@ -373,9 +369,6 @@ class DeploymentClient:
         finally:
             for share in shares:
                 self._placement.done(share, share.unanswered)
-
-    def _within_s(self, items: Iterable[Any]) -> float:
-        return longest_timeout_s(items) + self._grace_s
 
     def _failures(self, items: Iterable[Any], error: NoAnswerError) -> list[Result]:
         model, cause = self._handle.deployment_name, error.__cause__

@@ -25,7 +25,7 @@ import yaml
 
 from reward_serve.cli.console import PLAIN, App, SafeConsole, Url, client_for
 from reward_serve.cli.doctor import examine_machine
-from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError, Transport
+from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
 from reward_serve.config.resolve import installed_version
 from reward_serve.schema import ScoreResult
 from reward_serve_answers import final_answer
@@ -33,7 +33,7 @@ from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import report_of as report_of_attacks
 from reward_serve_lab.cli.attack import TIMEOUT_S, Mode, Template, rows_of, settings_of, suite_of
 from reward_serve_lab.cli.evaluate import Model, check_outputs, labelled_rows
-from reward_serve_lab.evaluation.bulk import FORMATS, Row, Run, score_with_progress
+from reward_serve_lab.evaluation.bulk import FORMATS, Row, Run, Transport, score_with_progress
 from reward_serve_lab.evaluation.metrics import measure, says_right
 from reward_serve_lab.evaluation.report import first_reasons, report_of
 

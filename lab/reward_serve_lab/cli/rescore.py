@@ -116,7 +116,8 @@ def rescore(
 
 async def _judge(client: Any, model: str | None, template: str | None) -> str:
     """The judge's name, and a digest of its fingerprint and template."""
-    models = {each["name"]: each for each in await client.models()}
+    listed = await client.ask("/v1/models", "models", 10)
+    models = {each["name"]: each for each in listed["models"]}
     about = models.get(model or next(iter(models)))
     if about is None:
         raise ConfigError(f"--model {model}: the service has {', '.join(models)}")

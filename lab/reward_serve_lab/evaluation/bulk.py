@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self, TextIO
+from typing import Annotated, Any, Protocol, Self, TextIO
 
 from pydantic import BaseModel, Field, StrictBool, ValidationError, model_validator
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from reward_serve.client.transport import ServiceUnavailableError, Transport
+from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 from reward_serve_lab.evaluation.json_lines import json_lines
 
@@ -33,6 +33,13 @@ RIGHT = 0.5
 """A score of at least this counts as right."""
 
 _SENT = {"response", "reference", "question", "messages", "tools", "turns", "rubric"}
+
+
+class Transport(Protocol):
+    """What scores a batch: a transport, which asks once, or a client, which retries."""
+
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
+        """A result for each request, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Waiting(Call):
 async def scored(client: DeploymentClient, items: list[Any]) -> list[Any]:
     """The results, in order, of which there is one for each item."""
     delivered: list[tuple[int, Any]] = []
-    await client.score_each(items, delivered.extend)
+    await client.score_each(dict(enumerate(items)), delivered.extend)
     results = dict(delivered)
     assert len(delivered) == len(results) == len(items)
     return [results[index] for index in range(len(items))]
