@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.models import RemoteModel
@@ -68,26 +67,18 @@ class Window:
 
     def __init__(self, most: int) -> None:
         self.size = float(min(most, _FIRST_CALLS))
-        self.calls, self.waiting = 0, WeakSet[Any]()  # in progress, and tasks of those refused
+        self.calls = 0  # in progress
         self._most, self._doubles = most, True
         self._round = list[float]()  # seconds of each reply, inf for a refusal
         self._fastest_s, self._shrunk_at = math.inf, -math.inf
 
-    @property
-    def slots(self) -> int:
-        """Items at once: a call that waits before it is asked again leaves its place to another."""
-        return int(min(self._most, self.size + min(len(self.waiting), self.size)))
-
     async def asked(self, request: Any) -> None:
         """A hook for the HTTP client."""
-        self.waiting.discard(asyncio.current_task())
         request.extensions["began"] = time.monotonic()
 
     async def replied(self, response: Any) -> None:
         """A hook for the HTTP client."""
         began, is_refusal = response.request.extensions["began"], response.status_code == 429
-        if is_refusal:
-            self.waiting.add(asyncio.current_task())
         if began < self._shrunk_at or not (is_refusal or response.is_success):
             return
         self._round.append(math.inf if is_refusal else time.monotonic() - began)
@@ -97,7 +88,7 @@ class Window:
         self._round.clear()
         if refused > _MOST_REFUSED:
             kept = max(0.25, 1 - refused)
-        elif 2 * (self.calls - len(self.waiting)) <= self.size:  # there was nothing more to ask
+        elif 2 * self.calls <= self.size:  # there was nothing more to ask
             return
         elif self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
             self._fastest_s = min(median_s, self._fastest_s)
@@ -266,7 +257,6 @@ class OpenAIEngine(FrozenModel):
                 )
             finally:
                 self.window.calls -= 1
-                self.window.waiting.discard(asyncio.current_task())
 
     def _check(self) -> None:
         if self.outage is not None:
