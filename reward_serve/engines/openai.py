@@ -134,8 +134,7 @@ class OpenAIEngine(FrozenModel):
             timeout=Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s)),
             http_client=_http_client(hooks),
         )
-        key = config.api_key_file or config.api_key_env or "none"
-        url = self._client.base_url
+        url, key = self._client.base_url, config.api_key_file or config.api_key_env or "none"
         self._url = f"{url.scheme}://{url.netloc.decode()}{url.path}"
         self._name = f"the endpoint {self._url} (model {config.model}, key {key})"
         self._replied = self._is_refusal = False
@@ -206,8 +205,7 @@ class OpenAIEngine(FrozenModel):
         """The endpoint's reply as plain JSON; its first choice is an object."""
         import openai
 
-        messages: Any = prompt.messages
-        key = self._client.api_key
+        messages, key = prompt.messages, self._client.api_key
         self._check_images(messages)
         self._check()
         if self._requests:
@@ -223,11 +221,7 @@ class OpenAIEngine(FrozenModel):
             sent[limit := self._limit] = max_tokens
             self.window.calls += 1
             try:
-                given = await self._client.chat.completions.with_raw_response.create(
-                    model=self._config.model,
-                    messages=messages,
-                    extra_body={**sent, **self._config.extra_body},
-                )
+                given = await self._create(self._client, messages, sent)
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
                     raise RefusedError(f"{self._name}: {_quoted(error, key)}") from None
@@ -251,12 +245,17 @@ class OpenAIEngine(FrozenModel):
                         written = _usage(reply).completion_tokens or self._written
                         self._written += (written - self._written) / (16 if self._written else 1)
                         return reply
-                said = _quoted(text)
-                raise EngineError(
-                    f"{self._name}: its reply has no choices: {said}; check remote.base_url"
-                )
+                why = f"its reply has no choices: {_quoted(text)}; check remote.base_url"
+                raise EngineError(f"{self._name}: {why}")
             finally:
                 self.window.calls -= 1
+
+    async def _create(self, client: AsyncOpenAI, messages: Any, body: dict[str, Any]) -> Any:
+        return await client.chat.completions.with_raw_response.create(
+            model=self._config.model,
+            messages=messages,
+            extra_body={**body, **self._config.extra_body},
+        )
 
     def _check(self) -> None:
         if self.outage is not None:
@@ -279,13 +278,9 @@ class OpenAIEngine(FrozenModel):
     async def _probe(self) -> None:
         import openai
 
-        asked = self._client.with_options(max_retries=0, timeout=_PROBE_S).chat.completions
-        messages: Any = [{"role": "user", "content": "1"}]
-        body = {self._limit: 1, **self._config.extra_body}
+        client = self._client.with_options(max_retries=0, timeout=_PROBE_S)
         try:
-            await asked.with_raw_response.create(
-                model=self._config.model, messages=messages, extra_body=body
-            )
+            await self._create(client, [{"role": "user", "content": "1"}], {self._limit: 1})
         except openai.OpenAIError as fault:
             if _is_down(fault):
                 self._went_down(fault)
