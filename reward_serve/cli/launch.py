@@ -6,7 +6,6 @@ cannot set them.
 
 from __future__ import annotations
 
-import logging
 import os
 import pkgutil
 import re
@@ -17,20 +16,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import yaml
 from rich.console import Console
 
 from reward_serve.cli.console import PLAIN
-from reward_serve.client import HttpRewardClient
-from reward_serve.config.app import AppConfig
-from reward_serve.config.models import RemoteModel
 from reward_serve.keys import use_ray_token
-from reward_serve.routing.dispatch import call_errors, handle_of
 
 if TYPE_CHECKING:
     from reward_serve.cli.file_schema import DeploymentsFile
@@ -42,7 +37,7 @@ START_SETTINGS = {
 }
 
 _POLL_S = 0.5
-_WATCH_S = _ANSWER_S = 2.0
+_WATCH_S = 2.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Exit|Interrupt)\b(?:\([\w.]*\))?:")
 
@@ -73,43 +68,30 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
         LaunchError: deployment failed.
         ConfigError: an application's ``args`` are invalid.
     """
-    began = time.monotonic()
-    with deployed(file, address, out), ExitStack() as stack:
-        clients = {url: stack.enter_context(HttpRewardClient(url)) for url in file.urls}
-        down = dict[str, str]()
+    began, down = time.monotonic(), dict.fromkeys(file.urls, "")
 
-        def is_ready() -> bool:
-            if address is not None or outages(file):
-                return True  # a running cluster may serve HTTP on other machines or another port
-            return all(each.is_ready() for each in clients.values())
+    def serving() -> list[str]:
+        return [url for url in file.urls if readiness(url)["status"] != "waiting"]
 
-        wait_until(is_ready, out, file.names)
-        reached = [u for u, each in clients.items() if outages(file) or each.is_ready()]
-        _print_addresses(file, reached, time.monotonic() - began, out)
+    with deployed(file, address, out):
+        # A running cluster may serve HTTP on other machines or another port.
+        wait_until(lambda: address is not None or serving() == file.urls, out, file.names)
+        _print_addresses(file, serving(), time.monotonic() - began, out)
         while True:
-            before, down = down, outages(file)
-            for name, why in down.items() - before.items():
-                out.print(f"{name}: {why}", style="yellow", **PLAIN)
-            for name in before.keys() - down.keys():
-                out.print(f"{name}: its endpoint answers again", **PLAIN)
+            for url, before in down.items():
+                ready = readiness(url)
+                if ready["status"] != "waiting" and ready.get("detail", "") != before:
+                    down[url] = ready.get("detail", "")
+                    out.print(down[url] or f"{url}: every endpoint answers again", **PLAIN)
             time.sleep(_WATCH_S)
 
 
-def outages(file: DeploymentsFile) -> dict[str, str]:
-    """The deployed models whose endpoints are down, each with the reason."""
-    found = {}
-    for each in file.applications:
-        for model in each.config.models if isinstance(each.config, AppConfig) else ():
-            if isinstance(model, RemoteModel):
-                with suppress(*call_errors()):
-                    about = _handle(each.name, model.name).describe.remote()
-                    about = about.result(timeout_s=_ANSWER_S)
-                    if about["outage"]:
-                        found[model.name] = about["outage"]
-    return found
-
-
-_handle = cache(handle_of)  # each has a router of its own
+def readiness(url: str) -> dict[str, str]:
+    """The reply of ``/ready``; ``status`` is ``down`` if only endpoints are to blame."""
+    reply = {"status": "waiting"}
+    with suppress(httpx.HTTPError, ValueError):
+        reply |= httpx.get(f"{url}/ready", trust_env=False).json()
+    return reply
 
 
 def wait_until(
@@ -222,7 +204,6 @@ def _connect(address: str | None) -> str:
         failed = f"--address {address}" if address else "Ray did not start; try again"
         raise LaunchError(f"{failed}: {error}") from None
     interrupt_on_signals()  # Ray has its own handlers
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # of handles
     return str(about.address_info["session_dir"])
 
 

@@ -16,13 +16,12 @@ from reward_serve.cli.launch import (
     LaunchError,
     deployed,
     interrupt_on_signals,
-    outages,
+    readiness,
     serve_until_stopped,
     wait_until,
 )
 from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.cli.profiles import find_profile
-from reward_serve.client import HttpRewardClient
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
@@ -151,11 +150,12 @@ def served(model: str) -> Iterator[str]:
         if len(file.urls) != 1:
             raise ConfigError(f"{model}: has {len(file.urls)} URLs; serve it, and give one of them")
         _prepare(file.models)
-        with deployed(file, None, console), HttpRewardClient(file.urls[0]) as client:
-            wait_until(lambda: client.is_ready() or bool(outages(file)), console, file.names)
-            if down := outages(file):
-                raise LaunchError("; ".join(down.values()))
-            yield file.urls[0]
+        (url,) = file.urls
+        with deployed(file, None, console):
+            wait_until(lambda: readiness(url)["status"] != "waiting", console, file.names)
+            if (ready := readiness(url))["status"] == "down":
+                raise LaunchError(ready["detail"])
+            yield url
     except (BundledModelError, CheckpointError, LaunchError) as error:
         raise ConfigError(str(error)) from None
 

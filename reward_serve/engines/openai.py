@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.models import RemoteModel
@@ -68,26 +67,18 @@ class Window:
 
     def __init__(self, most: int) -> None:
         self.size = float(min(most, _FIRST_CALLS))
-        self.calls, self.waiting = 0, WeakSet[Any]()  # in progress, and tasks of those refused
+        self.calls = 0  # in progress
         self._most, self._doubles = most, True
         self._round = list[float]()  # seconds of each reply, inf for a refusal
         self._fastest_s, self._shrunk_at = math.inf, -math.inf
 
-    @property
-    def slots(self) -> int:
-        """Items at once: a call that waits before it is asked again leaves its place to another."""
-        return int(min(self._most, self.size + min(len(self.waiting), self.size)))
-
     async def asked(self, request: Any) -> None:
         """A hook for the HTTP client."""
-        self.waiting.discard(asyncio.current_task())
         request.extensions["began"] = time.monotonic()
 
     async def replied(self, response: Any) -> None:
         """A hook for the HTTP client."""
         began, is_refusal = response.request.extensions["began"], response.status_code == 429
-        if is_refusal:
-            self.waiting.add(asyncio.current_task())
         if began < self._shrunk_at or not (is_refusal or response.is_success):
             return
         self._round.append(math.inf if is_refusal else time.monotonic() - began)
@@ -97,7 +88,7 @@ class Window:
         self._round.clear()
         if refused > _MOST_REFUSED:
             kept = max(0.25, 1 - refused)
-        elif 2 * (self.calls - len(self.waiting)) <= self.size:  # there was nothing more to ask
+        elif 2 * self.calls <= self.size:  # there was nothing more to ask
             return
         elif self.size <= _FIRST_CALLS or median_s <= 2 * self._fastest_s:
             self._fastest_s = min(median_s, self._fastest_s)
@@ -143,8 +134,7 @@ class OpenAIEngine(FrozenModel):
             timeout=Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s)),
             http_client=_http_client(hooks),
         )
-        key = config.api_key_file or config.api_key_env or "none"
-        url = self._client.base_url
+        url, key = self._client.base_url, config.api_key_file or config.api_key_env or "none"
         self._url = f"{url.scheme}://{url.netloc.decode()}{url.path}"
         self._name = f"the endpoint {self._url} (model {config.model}, key {key})"
         self._replied = self._is_refusal = False
@@ -215,8 +205,7 @@ class OpenAIEngine(FrozenModel):
         """The endpoint's reply as plain JSON; its first choice is an object."""
         import openai
 
-        messages: Any = prompt.messages
-        key = self._client.api_key
+        messages, key = prompt.messages, self._client.api_key
         self._check_images(messages)
         self._check()
         if self._requests:
@@ -232,11 +221,7 @@ class OpenAIEngine(FrozenModel):
             sent[limit := self._limit] = max_tokens
             self.window.calls += 1
             try:
-                given = await self._client.chat.completions.with_raw_response.create(
-                    model=self._config.model,
-                    messages=messages,
-                    extra_body={**sent, **self._config.extra_body},
-                )
+                given = await self._create(self._client, messages, sent)
             except openai.BadRequestError as error:
                 if not self._learns(error, sent if learns else {}, limit):
                     raise RefusedError(f"{self._name}: {_quoted(error, key)}") from None
@@ -260,13 +245,17 @@ class OpenAIEngine(FrozenModel):
                         written = _usage(reply).completion_tokens or self._written
                         self._written += (written - self._written) / (16 if self._written else 1)
                         return reply
-                said = _quoted(text)
-                raise EngineError(
-                    f"{self._name}: its reply has no choices: {said}; check remote.base_url"
-                )
+                why = f"its reply has no choices: {_quoted(text)}; check remote.base_url"
+                raise EngineError(f"{self._name}: {why}")
             finally:
                 self.window.calls -= 1
-                self.window.waiting.discard(asyncio.current_task())
+
+    async def _create(self, client: AsyncOpenAI, messages: Any, body: dict[str, Any]) -> Any:
+        return await client.chat.completions.with_raw_response.create(
+            model=self._config.model,
+            messages=messages,
+            extra_body={**body, **self._config.extra_body},
+        )
 
     def _check(self) -> None:
         if self.outage is not None:
@@ -289,13 +278,9 @@ class OpenAIEngine(FrozenModel):
     async def _probe(self) -> None:
         import openai
 
-        asked = self._client.with_options(max_retries=0, timeout=_PROBE_S).chat.completions
-        messages: Any = [{"role": "user", "content": "1"}]
-        body = {self._limit: 1, **self._config.extra_body}
+        client = self._client.with_options(max_retries=0, timeout=_PROBE_S)
         try:
-            await asked.with_raw_response.create(
-                model=self._config.model, messages=messages, extra_body=body
-            )
+            await self._create(client, [{"role": "user", "content": "1"}], {self._limit: 1})
         except openai.OpenAIError as fault:
             if _is_down(fault):
                 self._went_down(fault)

@@ -143,19 +143,19 @@ class Ingress:
     async def ready(self, request: Request) -> Response:
         """Report whether every reward model, or the one in ``?model=``, can score."""
         asked = request.query_params.get("model")
-        entries = await self._dispatcher.describe()
-        names = [self._dispatcher.pick(asked)] if asked else [entry["name"] for entry in entries]
+        only = self._dispatcher.pick(asked) if asked else None
         why = {
-            entry["name"]: entry.get("outage") or "no replica answers yet"
-            for entry in entries
-            if entry["name"] in names and not entry["ready"]
+            entry["name"]: entry.get("outage")
+            for entry in await self._dispatcher.describe()
+            if not entry["ready"] and only in (None, entry["name"])
         }
         if not why:
             return reply({"status": "ok"})
-        detail = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+        status = "down" if all(why.values()) else "waiting"
+        detail = "; ".join(f"{name}: {why[name] or 'no replica answers yet'}" for name in why)
         if self._keys:  # anyone may ask
             detail = f"not ready: {', '.join(why)}; /v1/models says why"
-        return reply({"status": "waiting", "detail": detail}, 503)
+        return reply({"status": status, "detail": detail}, 503)
 
     async def _single(
         self, request: Request, items: Callable[[object], int] = lambda body: 1

@@ -116,7 +116,7 @@ class Admission:
     @property
     def slots(self) -> int:
         """Maximum items in progress."""
-        return self._window.slots if self._window else self._concurrent
+        return int(self._window.size) if self._window else self._concurrent
 
     @asynccontextmanager
     async def place(
