@@ -23,6 +23,7 @@ from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.keys import API_KEY_VARIABLE
 from reward_serve.schema import Status, hint
 
+_ASKED = {"question": "What is 9 + 9?", "reference": "18"}
 _OWN_SCALE = ("classifier", "composite")
 
 
@@ -81,8 +82,7 @@ def _verdict(client: HttpRewardClient, name: str, entry: Mapping[str, Any]) -> F
     if not entry.get("ready"):
         remedy = "wait for a replica, or run `serve status`"
         return Finding(what, "not ready", entry.get("outage") or remedy)
-    asked = {"question": "What is 9 + 9?", "response": "#### 18", "reference": "18"}
-    result = client.score({**asked, "model": name})
+    result = client.score({**_ASKED, "response": "#### 18", "model": name})
     found, remedy = f"{result.status.value}, score {result.score}", result.reason or ""
     if result.score is not None and result.score < 0.5 and entry.get("kind") not in _OWN_SCALE:
         remedy = "'#### 18' should be right for reference 18; check model and template"
@@ -93,7 +93,7 @@ def _verdict(client: HttpRewardClient, name: str, entry: Mapping[str, Any]) -> F
 def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Finding]:
     """Median latency of single requests, and the rate of a batch; each text is new to the cache."""
     words = ("".join(random.choices("bcdfghklmnprst", k=12)) for _ in range(10 + requests))
-    shared = {"model": model, "reference": "18"}
+    shared = {**_ASKED, "model": model}
     probes = [{**shared, "response": f"{PROBE_RESPONSE} {word}"} for word in words]
     times_ms = []
     for probe in probes[:10]:

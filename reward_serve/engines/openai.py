@@ -295,7 +295,7 @@ class OpenAIEngine(FrozenModel):
             self._down_since = time.monotonic()
         if self.outage is None or code != self._code:  # the text may differ each time
             remedy = _REFUSED.get(code, "start it, or correct remote.base_url")
-            quoted = _quoted(fault.__cause__ or fault, self._client.api_key)
+            quoted = _quoted(str(fault.__cause__ or fault), self._client.api_key)
             self.outage = f"{self._name}: {quoted}; {remedy}"
             self._code, self._is_refusal = code, code in _REFUSED and not self._replied
             logger.warning("%s; probing every %g s", self.outage, _PROBE_EVERY_S)
