@@ -56,8 +56,8 @@ case $* in
   *--dry-run*) echo "a file" ;;
   *"reward_serve serve"*)
     echo "REWARD_SERVE_APP=reward RAY_ADDRESS=192.0.2.1:6379"
-    touch serving
     trap 'rm serving; exit' TERM
+    touch serving
     while :; do sleep 0.05; done ;;
   *skyrl.main*)
     echo "$RAY_ADDRESS, $(ls serving), $WANDB_API_KEY" >trained
