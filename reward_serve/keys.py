@@ -68,7 +68,7 @@ def use_ray_token(*, starts: bool = False) -> None:
     """Unless ``RAY_AUTH_MODE`` is set, send Ray this user's token, which one without keys ignores.
 
     Args:
-        starts: this process starts Ray, which asks for the token; it is made if there is none.
+        starts: this process starts Ray; the token is created if it does not exist.
 
     Raises:
         ConfigError: the token cannot be made.

@@ -72,13 +72,14 @@ class PolicyServer:
         key, adapter = f"{seed}-{next(self._numbers)}", await self._adapter(weights)
         outputs = self._llm.generate(tokens, sampling, key, lora_request=adapter)
         try:
-            written = [each async for output in outputs for each in output.outputs]
+            completions = [done async for output in outputs for done in output.outputs]
         except EngineDeadError:
             os._exit(1)  # so that callers ask another server at once
-        written.sort(key=lambda each: each.index)
+        completions.sort(key=lambda completion: completion.index)
         return self._name, [
-            (list(each.token_ids), [of.logprob for by in each.logprobs for of in by.values()])
-            for each in written  # without top-k, only the sampled token has a log-probability
+            # Without top-k, only the sampled token has a log-probability.
+            (list(done.token_ids), [p.logprob for at in done.logprobs for p in at.values()])
+            for done in completions
         ]
 
     async def _adapter(self, weights: str) -> Any:

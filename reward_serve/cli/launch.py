@@ -292,7 +292,7 @@ def _print_addresses(
         lines.append("HTTP: on the machines and port where this cluster's Serve listens")
     lines += [f"REWARD_SERVE_APP={name} RAY_ADDRESS={here.gcs_address}" for name in file.names]
     if token := os.environ.get("RAY_AUTH_TOKEN_PATH"):
-        lines.append(f"for what calls ray.init: RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}")
+        lines.append(f"for your own ray.init: RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}")
     lines.append(f"metrics of this node: {metrics}")
     lines += [f"reward-serve ui --url {url} --metrics {metrics}" for url in reached[:1]]
     for line in lines:

@@ -262,8 +262,10 @@ def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
 
     with pytest.raises(RuntimeError, match="all 1 prompts have fewer than two decided"):
         buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
-    said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key; set"
-    assert said in caplog.text
+    sentence = (
+        "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key; set"
+    )
+    assert sentence in caplog.text
 
 
 @pytest.mark.parametrize("mistake", [{"model": "jugde"}, {"api_key": "wrong"}])
@@ -280,8 +282,10 @@ def test_a_typo_ends_a_run_before_the_next_samples_are_generated(
         if "api_key" in mistake:
             service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
         manager.config = configured(service.url, tokenizer, **mistake)
-        said = "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key"
-        with pytest.raises(RefusedRowError, match=f"no sample can have a verdict: .*{said}"):
+        sentence = (
+            "no model is named 'jugde'" if "model" in mistake else "HTTP 401: unknown API key"
+        )
+        with pytest.raises(RefusedRowError, match=f"no sample can have a verdict: .*{sentence}"):
             manager.generate_sequences(TensorDict({}, batch_size=0))
     manager.config = configured(dead_url(), tokenizer)  # an outage may pass
     manager.generate_sequences(TensorDict({}, batch_size=0))

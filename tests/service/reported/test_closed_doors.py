@@ -313,14 +313,14 @@ def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(
         assert (tmp_path / ".ray" / "reward_serve_token").stat().st_mode & 0o077 == 0
 
         lines = service.log().splitlines()
-        (told,) = [line for line in lines if line.startswith("for what calls ray.init: ")]
+        (printed,) = [line for line in lines if line.startswith("for your own ray.init: ")]
         (by_handle,) = [line for line in lines if line.startswith("REWARD_SERVE_APP=reward ")]
         address = {"RAY_ADDRESS": by_handle.rpartition("=")[2], "HOME": str(tmp_path)}
         clean = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | address
-        told_of = dict(each.split("=", 1) for each in told.split()[4:])
+        token = dict(setting.split("=", 1) for setting in printed.split()[4:])
         for command, variables in (
             (["-c", SCORES.format(GOOD)], {}),
-            (["-m", "ray.scripts.scripts", "status"], told_of),
+            (["-m", "ray.scripts.scripts", "status"], token),
         ):
             done = subprocess.run(
                 [sys.executable, *command],
