@@ -120,7 +120,8 @@ class Client:
         self._max_attempts = max_attempts
         self.counters = Counters()
         self._samples = SampleWriter(samples, samples_every) if samples else None
-        self._coalescer = Coalescer(self._ask, own_loop(), max_batch)
+        window_s = self._endpoint.transport.window_s_per_batch
+        self._coalescer = Coalescer(self._ask, own_loop(), max_batch, window_s)
         self._pid = os.getpid()
 
     def score(self, request: Request) -> ScoreResult:

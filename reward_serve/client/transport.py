@@ -132,7 +132,12 @@ class ServiceTransport(ABC):
 
     Args:
         name: the service in messages, such as its URL.
+
+    Attributes:
+        window_s_per_batch: see ``Coalescer``; in proportion to the cores' time that a call takes.
     """
+
+    window_s_per_batch = 0.000_125
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -216,6 +221,8 @@ class HttpTransport(ServiceTransport):
         ServiceUnavailableError: the URL is malformed.
         ValueError: the key cannot be sent.
     """
+
+    window_s_per_batch = 0.000_5
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         api_key = (api_key or "").strip()
