@@ -141,6 +141,6 @@ def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
     is_many = len(refused) == len(results) > 1 or counts["failed_invalid"] >= REFUSED_SAMPLES
     if any(map(is_refusal, refused)) or (refused and is_many and not counts["ok"]):
         raise RefusedRowError(
-            f"{len(refused)} of {len(results)} samples cannot have a verdict, and no retry changes "
-            f"it: {refused[0].reason}"
+            f"{counts['failed_invalid']} of {counts['asked']} samples so far cannot have a "
+            f"verdict, and no retry changes it: {refused[0].reason}"
         )
