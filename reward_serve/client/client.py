@@ -120,7 +120,8 @@ class Client:
         self._max_attempts = max_attempts
         self.counters = Counters()
         self._samples = SampleWriter(samples, samples_every) if samples else None
-        self._coalescer = Coalescer(self._ask, own_loop(), max_batch)
+        window_s = self._endpoint.transport.window_s_per_batch
+        self._coalescer = Coalescer(self._ask, own_loop(), max_batch, window_s)
         self._pid = os.getpid()
 
     def score(self, request: Request) -> ScoreResult:
@@ -199,7 +200,7 @@ class Client:
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._refuse_fork()
-        tickets = [Ticket(as_dict(each, self._defaults), loop, is_group) for each in requests]
+        tickets = [Ticket(as_dict(body, self._defaults), loop, is_group) for body in requests]
         self.counters.add(asked=len(_responses(tickets[0].body)) if is_group else len(tickets))
         valid = [ticket for ticket in tickets if ticket.result is None]
         self._coalescer.submit(valid)
@@ -227,7 +228,7 @@ class Client:
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
         if tickets[0].is_group:
-            hand_out([(each, self._of_group(each.body, each.result)) for each in tickets])
+            hand_out([(group, self._of_group(group.body, group.result)) for group in tickets])
             return
         outcomes = self._outcomes([(ticket.body, ticket.result) for ticket in tickets])
         if self._samples is not None:
@@ -236,12 +237,12 @@ class Client:
                 self._samples.note(ticket.body, final)
         hand_out(zip(tickets, outcomes, strict=True))
 
-    def _of_group(self, body: Mapping[str, Any], found: GroupResult) -> GroupResult | ScoringError:
-        results, size = found.results, len(_responses(body))
+    def _of_group(self, body: Mapping[str, Any], group: GroupResult) -> GroupResult | ScoringError:
+        results, size = group.results, len(_responses(body))
         if len(results) != size:  # invalid, or more responses than a group may have
-            results = [failure(found.status, found.reason or "")] * size
+            results = [failure(group.status, group.reason or "")] * size
         outcomes = self._outcomes([({"group_size": size}, result) for result in results])
-        return error_of(outcomes) or found.model_copy(update={"results": outcomes})
+        return error_of(outcomes) or group.model_copy(update={"results": outcomes})
 
     def _outcomes(
         self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
@@ -353,16 +354,16 @@ class HttpRewardClient(Client):
 
 
 def _results(outcomes: Sequence[Any]) -> list[ScoreResult]:
-    faults = (each for each in outcomes if isinstance(each, BaseException))
-    fault = next((each for each in faults if not isinstance(each, ScoringError)), None)
+    faults = (outcome for outcome in outcomes if isinstance(outcome, BaseException))
+    fault = next((fault for fault in faults if not isinstance(fault, ScoringError)), None)
     if error := fault or error_of(outcomes):
         raise error
     return list(outcomes)
 
 
 def _responses(group: Mapping[str, Any]) -> Sequence[str]:
-    found = group.get("responses")
-    return found if isinstance(found, list | tuple) else []
+    responses = group.get("responses")
+    return responses if isinstance(responses, list | tuple) else []
 
 
 def connect(

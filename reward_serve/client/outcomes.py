@@ -26,16 +26,15 @@ class ScoringError(RuntimeError):
     def __init__(self, result: ScoreResult, results: Sequence[ScoreResult] = ()) -> None:
         self.result = result
         self.results = list(results) or [result]
-        failed = sum(each.score is None for each in self.results)
+        failed = sum(result.score is None for result in self.results)
         of_all = f"; {failed} of {len(self.results)} have none" if len(self.results) > 1 else ""
         super().__init__(f"no verdict: {result.status.value}: {result.reason}{of_all}")
 
 
 def error_of(outcomes: Sequence[ScoreResult | ScoringError]) -> ScoringError | None:
     """The error of a batch or a group, if one of its requests ended without a score."""
-    results = [each.result if isinstance(each, ScoringError) else each for each in outcomes]
-    errors = (each for each in outcomes if isinstance(each, ScoringError))
-    first = next(errors, None)
+    results = [o.result if isinstance(o, ScoringError) else o for o in outcomes]
+    first = next((outcome for outcome in outcomes if isinstance(outcome, ScoringError)), None)
     return first and ScoringError(first.result, results)
 
 
@@ -104,9 +103,9 @@ def _by_rule(request: Mapping[str, Any], lexical: bool) -> float | None:
 
 def _token_f1(response: str, reference: str) -> float:
     """F1 of the texts' words, as in SQuAD (Rajpurkar et al., 2016)."""
-    said, gold = (Counter(re.findall(r"\w+", text.lower())) for text in (response, reference))
-    common = (said & gold).total()
-    return 2 * common / (said.total() + gold.total()) if common else 0.0
+    words, gold = (Counter(re.findall(r"\w+", text.lower())) for text in (response, reference))
+    common = (words & gold).total()
+    return 2 * common / (words.total() + gold.total()) if common else 0.0
 
 
 def is_refusal(result: ScoreResult) -> bool:

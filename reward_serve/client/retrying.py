@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 8 * 2**20
 """Maximum bytes of a batch of several requests; the service's default limit is 16 MiB per body."""
 WINDOW_S = 0.002
-"""How long a request waits to be batched while other batches are in progress, up to 16."""
+"""How long a request waits to be batched while other batches are in progress."""
 _LONGEST_WINDOW_S = 0.02
 PROBE_EVERY_S = 2.0
 _PROBE_S = 10.0  # a probe's deadline; after one that is lost, the next comes soon
@@ -138,6 +138,7 @@ class Coalescer:
         ask: sends a batch and delivers each ticket's outcome.
         loop: an event loop in another thread than the callers'.
         max_batch: maximum requests per batch.
+        window_s_per_batch: seconds of the wait for each batch in progress, beyond ``WINDOW_S``.
     """
 
     def __init__(
@@ -145,10 +146,12 @@ class Coalescer:
         ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]],
         loop: asyncio.AbstractEventLoop,
         max_batch: int,
+        window_s_per_batch: float = 0.0,
     ) -> None:
         self._ask = ask
         self._loop = loop
         self._max_batch = max_batch
+        self._window_s_per_batch = window_s_per_batch
         self._incoming: deque[Ticket] = deque()
         self._is_woken = False
         self._waiting: list[Ticket] = []
@@ -185,8 +188,8 @@ class Coalescer:
             self._send()
         elif self._waiting and self._timer is None:
             # More in progress means that each takes longer, and so that a longer wait costs little.
-            window_s = WINDOW_S * max(1.0, len(self._in_progress) / 16)
-            self._timer = self._loop.call_later(min(window_s, _LONGEST_WINDOW_S), self._send)
+            window_s = min(self._window_s_per_batch * len(self._in_progress), _LONGEST_WINDOW_S)
+            self._timer = self._loop.call_later(max(window_s, WINDOW_S), self._send)
 
     def _send(self) -> None:
         if self._timer is not None:

@@ -40,7 +40,7 @@ def texts_of(cell: Any) -> list[str]:
     if hasattr(cell, "tolist"):  # of numpy
         cell = cell.tolist()
     if isinstance(cell, Iterable) and not isinstance(cell, str | bytes | Mapping):
-        return [text for each in cell for text in texts_of(each)]
+        return [text for part in cell for text in texts_of(part)]
     text = text_of(cell)
     return [] if text is None else [text]
 
@@ -57,7 +57,7 @@ def rubric_of(cell: Any) -> str | list[Any] | None:
 def _present(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    return {key: _present(each) for key, each in value.items() if each is not None}
+    return {key: _present(part) for key, part in value.items() if part is not None}
 
 
 def request_of(
@@ -100,10 +100,10 @@ def conversation_of(
 
     Messages are as a chat template takes them; NaN in a call's arguments becomes text.
     """
-    said = json.loads(json.dumps(list(messages), default=str), parse_constant=str)
-    turns = [{key: turn[key] for key in Message.model_fields if key in turn} for turn in said]
-    own = {key: value for key, value in request.items() if key not in ("response", "question")}
-    return {**own, "messages": turns, "tools": list(tools)}
+    plain = json.loads(json.dumps(list(messages), default=str), parse_constant=str)
+    turns = [{key: turn[key] for key in Message.model_fields if key in turn} for turn in plain]
+    others = {key: value for key, value in request.items() if key not in ("response", "question")}
+    return {**others, "messages": turns, "tools": list(tools)}
 
 
 def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResult | None:
@@ -141,6 +141,6 @@ def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
     is_many = len(refused) == len(results) > 1 or counts["failed_invalid"] >= REFUSED_SAMPLES
     if any(map(is_refusal, refused)) or (refused and is_many and not counts["ok"]):
         raise RefusedRowError(
-            f"{len(refused)} of {len(results)} samples cannot have a verdict, and no retry changes "
-            f"it: {refused[0].reason}"
+            f"{counts['failed_invalid']} of {counts['asked']} samples so far cannot have a "
+            f"verdict, and no retry changes it: {refused[0].reason}"
         )

@@ -30,9 +30,9 @@ _CHARACTERS = 500
 
 def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
     """The sample of a request, whose metadata has the step, and its result, by ``COLUMNS``."""
-    said = (body.get("question"), body.get("response") or _last_turn(body.get("messages")))
+    texts = (body.get("question"), body.get("response") or _last_turn(body.get("messages")))
     # An invalid request may have anything there, such as an array, which has no truth value.
-    question, response = (text[-_CHARACTERS:] if isinstance(text, str) else "" for text in said)
+    question, response = (text[-_CHARACTERS:] if isinstance(text, str) else "" for text in texts)
     keys = body.get("metadata")
     values = (
         keys.get("step") if isinstance(keys, Mapping) else None,
@@ -45,8 +45,8 @@ def sample_of(body: Mapping[str, Any], result: ScoreResult) -> dict[str, Any]:
 
 def _last_turn(messages: Any) -> Any:
     turns = messages if isinstance(messages, list) else []
-    own = (each for each in reversed(turns) if isinstance(each, Mapping))
-    return next((turn.get("content") for turn in own if turn.get("role") == "assistant"), None)
+    last = (turn for turn in reversed(turns) if isinstance(turn, Mapping))
+    return next((turn.get("content") for turn in last if turn.get("role") == "assistant"), None)
 
 
 class SampleWriter:

@@ -132,7 +132,12 @@ class ServiceTransport(ABC):
 
     Args:
         name: the service in messages, such as its URL.
+
+    Attributes:
+        window_s_per_batch: see ``Coalescer``; in proportion to the cores' time that a call takes.
     """
+
+    window_s_per_batch = 0.000_125
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -149,7 +154,7 @@ class ServiceTransport(ABC):
         left = set(range(len(requests)))
 
         def receive(contents: Sequence[tuple[int, Any]]) -> None:
-            results = [(i, self._parsed(ScoreResult, each, "a result")) for i, each in contents]
+            results = [(i, self._parsed(ScoreResult, item, "a result")) for i, item in contents]
             for index, result in results:
                 if index not in left:
                     raise self._fault(f"answered item {index!r} of {len(requests)}, or twice")
@@ -170,11 +175,11 @@ class ServiceTransport(ABC):
     async def ascore_group(self, request: dict[str, Any]) -> GroupResult:
         """The result of one group; raises as ``ascore_batch``."""
         content = await self._answer("score_group", request)
-        found = self._parsed(GroupResult, content, "that of a group")
-        if found.status is Status.OK and len(found.results) != size_of_group(request):
+        group = self._parsed(GroupResult, content, "that of a group")
+        if group.status is Status.OK and len(group.results) != size_of_group(request):
             raise self._fault("a group was not answered in full")
-        self._check_id(found, request)
-        return found
+        self._check_id(group, request)
+        return group
 
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
@@ -189,8 +194,8 @@ class ServiceTransport(ABC):
     async def _answer(self, method: Method, body: dict[str, Any]) -> Any:
         """The content of the service's answer to a single request."""
 
-    def _fault(self, what: str, **about: Any) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"{self.name}: {what}", **about)
+    def _fault(self, what: str, **fields: Any) -> ServiceUnavailableError:
+        return ServiceUnavailableError(f"{self.name}: {what}", **fields)
 
     def _parsed(self, contract: type[_Answer], content: Any, expected: str) -> _Answer:
         try:
@@ -217,6 +222,8 @@ class HttpTransport(ServiceTransport):
         ValueError: the key cannot be sent.
     """
 
+    window_s_per_batch = 0.000_5
+
     def __init__(self, url: str, api_key: str | None = None) -> None:
         api_key = (api_key or "").strip()
         if not api_key.isprintable() or not api_key.isascii():
@@ -226,8 +233,8 @@ class HttpTransport(ServiceTransport):
             if not (parsed.host and 0 <= (parsed.port or 0) < 2**16):
                 raise ValueError("give http://HOST:PORT, with a port below 65536")
         except (httpx.InvalidURL, ValueError) as error:
-            shown = url.rpartition("@")[2]
-            raise ServiceUnavailableError(f"{shown}: is not a URL: {error}") from None
+            without_user = url.rpartition("@")[2]
+            raise ServiceUnavailableError(f"{without_user}: is not a URL: {error}") from None
         super().__init__(str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url)
         base = parsed.raw_path.rstrip(b"/")
         # Joining takes longer than looking up.
@@ -404,12 +411,12 @@ class HandleTransport(ServiceTransport):
     def _connect(self) -> Dispatcher:
         import reward_serve.routing.router  # noqa: F401 which Serve loads at the first call
 
-        about = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
-        self._max_batch_items = about.get("max_batch_items", self._max_batch_items)
+        served = handle_of(self._app).models.remote().result(timeout_s=_CONNECT_S)
+        self._max_batch_items = served.get("max_batch_items", self._max_batch_items)
         # Behind a gateway, each model has an application of its own.
-        handles = {name: handle_of(app, name) for name, app in about["applications"].items()}
+        handles = {name: handle_of(app, name) for name, app in served["applications"].items()}
         self._dispatcher = Dispatcher(
-            handles, about["aliases"], grace_s=SERVICE_GRACE_S, detached=True
+            handles, served["aliases"], grace_s=SERVICE_GRACE_S, detached=True
         )
         return self._dispatcher
 
@@ -435,8 +442,8 @@ def as_dict(request: BaseModel | Mapping[str, Any], defaults: Mapping[str, Any])
         return {**defaults, **request}
     if isinstance(request, BaseModel):
         return {**defaults, **request.model_dump(mode="json", exclude_unset=True)}
-    found = type(request).__name__
-    raise TypeError(f"request: must be a dict or a ScoreRequest (found {found})")
+    kind = type(request).__name__
+    raise TypeError(f"request: must be a dict or a ScoreRequest (found {kind})")
 
 
 def with_id(body: dict[str, Any]) -> dict[str, Any]:

@@ -165,16 +165,16 @@ class OpenAIEngine(FrozenModel):
         )  # fmt: skip
         choice = reply["choices"][0]
         _is_cut_off(choice)
-        found = dict.fromkeys(labels, 0.0)
+        chances = dict.fromkeys(labels, 0.0)
         try:
             for token in choice["logprobs"]["content"][0]["top_logprobs"]:
-                if (label := token["token"].strip()) in found:  # "1" and " 1" are one label
-                    found[label] += math.exp(min(token["logprob"], 0.0))
+                if (label := token["token"].strip()) in chances:  # "1" and " 1" are one label
+                    chances[label] += math.exp(min(token["logprob"], 0.0))
         except (AttributeError, LookupError, TypeError):
             raise EngineError(
                 f"remote.model: {self._config.model} returns no logprobs; set judge.mode: generate"
             ) from None
-        logs = {label: math.log(p) if p else -math.inf for label, p in found.items()}
+        logs = {label: math.log(p) if p else -math.inf for label, p in chances.items()}
         return LabelOutput(logs, _usage(reply))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
@@ -211,8 +211,8 @@ class OpenAIEngine(FrozenModel):
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
-            shown = (turn.get("content") or "" for turn in messages)
-            texts = (each if isinstance(each, str) else each[0]["text"] for each in shown)
+            contents = (turn.get("content") or "" for turn in messages)
+            texts = (c if isinstance(c, str) else c[0]["text"] for c in contents)
             asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
             written = min(self._written or max_tokens, max_tokens)
             await self._tokens.acquire(min(asked + written, self._tokens.max_rate))
@@ -409,12 +409,12 @@ def _text(choice: dict[str, Any]) -> str:
 
 def _why(choice: dict[str, Any]) -> str:
     """What the endpoint says of a reply without a verdict."""
-    said = _at(choice, "message", "refusal") or choice.get("error")
-    return f": {_quoted(said)}" if said else ""
+    reason = _at(choice, "message", "refusal") or choice.get("error")
+    return f": {_quoted(reason)}" if reason else ""
 
 
-def _quoted(said: object, key: str = _NO_KEY) -> str:
-    return _without(key, ascii(said))[:300]  # which may be long, and is printed by logs
+def _quoted(text: object, key: str = _NO_KEY) -> str:
+    return _without(key, ascii(text))[:300]  # which may be long, and is printed by logs
 
 
 def _without(key: str, text: str) -> str:

@@ -233,7 +233,7 @@ class Exchange:
         if scheme.lower() != "bearer" or not key.strip():
             raise HTTPException(401, "Authorization: is missing; send Bearer and an API key")
         asked = digest_of(key.strip())
-        names = [name for name, own in self._keys.items() if hmac.compare_digest(asked, own)]
+        names = [name for name, digest in self._keys.items() if hmac.compare_digest(asked, digest)]
         if not names:
             raise HTTPException(401, "Authorization: unknown API key")
         return names[0]

@@ -186,7 +186,7 @@ def rewards_of(
             422. Also 422 if the template in the URL is invalid.
     """
     failed = [result for result in results if result["status"] != Status.OK]
-    misnamed = [one for one in failed if template and "template: " in (one["reason"] or "")]
+    misnamed = [r for r in failed if template and "template: " in (r["reason"] or "")]
     passing = any(result["status"] in {*RETRIED, Status.TIMEOUT} for result in failed)
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]
@@ -225,10 +225,10 @@ def _response(index: int, query: str, prompt: str) -> str:
 
     The prompt may have been decoded with different whitespace.
     """
-    shown, start = prompt[_after_tokens(prompt) :], _after_tokens(query)
-    if shown and query.startswith(shown, start):
-        return _without_turn_end(query[start + len(shown) :])
-    if not (length := _overlap("".join(shown.split()), "".join(query[start:].split()))):
+    text, start = prompt[_after_tokens(prompt) :], _after_tokens(query)
+    if text and query.startswith(text, start):
+        return _without_turn_end(query[start + len(text) :])
+    if not (length := _overlap("".join(text.split()), "".join(query[start:].split()))):
         raise HTTPException(
             422,
             f"prompts.{index}: query.{index} begins neither with it nor with its end; send the "
@@ -266,7 +266,7 @@ def _without_turn_end(text: str) -> str:
         while end and text[end - 1].isspace():
             end -= 1
         tail = text[max(0, end - _LONGEST_TOKEN) : end]
-        token = next((found for found in _TOKEN.finditer(tail) if found.end() == len(tail)), None)
+        token = next((match for match in _TOKEN.finditer(tail) if match.end() == len(tail)), None)
         if token is None:
             return text[:kept]
         kept = end = end - len(token[0])
@@ -276,8 +276,8 @@ def _reference(field: str, label: Any) -> dict[str, Any]:
     if label is None or label != label or (isinstance(label, str) and not label.strip()):
         return {}  # None, NaN or blank
     several = label if isinstance(label, list) else [label]
-    if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
+    if any(isinstance(v, bool) or not isinstance(v, str | int | float) for v in several):
         raise HTTPException(422, f"{field}: must be text or a number, or a list of them")
-    if any(isinstance(one, float) and not -(2**63) <= one < 2**64 for one in several):
+    if any(isinstance(v, float) and not -(2**63) <= v < 2**64 for v in several):
         raise HTTPException(422, f"{field}: has a number of more than 64 bits; send it as text")
     return {"reference": list(map(str, label)) if isinstance(label, list) else str(label)}

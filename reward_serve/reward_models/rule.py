@@ -267,7 +267,7 @@ def _imported(path: str) -> Callable[..., Any]:
         remedy = (
             "write package.module:name, without .py, and where the replica runs put the module's "
             "folder on PYTHONPATH before Ray starts, install it, or add it to resources.runtime_env"
-            if isinstance(error, ModuleNotFoundError)
+            if isinstance(error, ModuleNotFoundError) and path.startswith(error.name or ":")
             else "correct the module, or write the name of a function that it has"
         )
         raise ConfigError(

@@ -302,20 +302,20 @@ class DeploymentClient:
         return await self._call(method, share, within_s, *arguments)
 
     async def _score(self, share: Share, items: Mapping[int, Any], deliver: Deliver) -> None:
-        own = [items[index] for index in share.indices]
-        left, within_s = dict(enumerate(share.indices)), longest_timeout_s(own) + self._grace_s
+        bodies = [items[index] for index in share.indices]
+        left, within_s = dict(enumerate(share.indices)), longest_timeout_s(bodies) + self._grace_s
 
         def receive(results: Sequence[tuple[int, Result]]) -> None:
             self._placement.done(share, len(results))
             deliver([(left.pop(place), result) for place, result in results])
 
         try:
-            if len(own) == 1:  # a call costs less than a stream
-                receive([*enumerate(await self._call("score_batch", share, within_s, own))])
+            if len(bodies) == 1:  # a call costs less than a stream
+                receive([*enumerate(await self._call("score_batch", share, within_s, bodies))])
             else:
-                await self._call("score_stream", share, within_s, own, receive=receive)
+                await self._call("score_stream", share, within_s, bodies, receive=receive)
         except NoAnswerError as error:
-            failures = self._failures([own[place] for place in left], error)
+            failures = self._failures([bodies[place] for place in left], error)
             receive([*zip(left, failures, strict=True)])
 
     async def _call(
@@ -449,11 +449,11 @@ class Placement:
             parts.setdefault(replica, []).extend(indices)
 
         with self._lock:
-            mean = (sum(self._loads[one] for one in replicas) + len(items)) / len(replicas)
+            mean = (sum(self._loads[replica] for replica in replicas) + len(items)) / len(replicas)
             most = max(_ALWAYS, math.ceil(mean))
             for group, members in groups.items():
-                own = (items[index] for index in members)
-                if any(isinstance(i, Mapping) and i.get("group_size") is not None for i in own):
+                bodies = (items[index] for index in members)
+                if any(isinstance(i, Mapping) and i.get("group_size") is not None for i in bodies):
                     # They are judged together, in the replica that every other process chooses.
                     place(members, first_choice(group, replicas))
                 elif len(members) <= most:
@@ -461,7 +461,7 @@ class Placement:
                 else:  # too many for one replica
                     for start in range(0, len(members), _ALWAYS):
                         place(members[start : start + _ALWAYS], self._least_loaded(replicas))
-            return [one for part in parts.items() for one in _calls(items, *part)]
+            return [share for part in parts.items() for share in _calls(items, *part)]
 
     def done(self, share: Share, items: int) -> None:
         """Mark some of the share's items as answered."""
@@ -489,7 +489,7 @@ class Placement:
 
 def first_choice(group: int, replicas: Sequence[str]) -> str:
     """The group's replica by rendezvous hashing, the same in every process."""
-    return max(replicas, key=lambda one: blake2b(f"{one} {group}".encode()).digest())
+    return max(replicas, key=lambda replica: blake2b(f"{replica} {group}".encode()).digest())
 
 
 def group_key(item: object) -> int:

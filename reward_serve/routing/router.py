@@ -40,7 +40,7 @@ class GroupRouter(ConsistentHashRouter):
     ) -> list[list[Any]]:
         """The replicas to try, in order."""
         session = pending_request.metadata.session_id if pending_request else ""
-        chosen = [one for one in candidate_replicas if one.replica_id.unique_id == session]
+        chosen = [r for r in candidate_replicas if r.replica_id.unique_id == session]
         if session and not chosen:
             ranked: list[list[Any]] = await super().choose_replicas(
                 candidate_replicas, pending_request
@@ -49,5 +49,5 @@ class GroupRouter(ConsistentHashRouter):
         if pending_request is not None:
             pending_request.routing_context.should_backoff = True
         if chosen:  # the others are tried when it is at its limit of calls
-            return [chosen, [one for one in candidate_replicas if one is not chosen[0]]]
+            return [chosen, [r for r in candidate_replicas if r is not chosen[0]]]
         return [random.sample(candidate_replicas, min(2, len(candidate_replicas)))]

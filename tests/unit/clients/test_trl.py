@@ -97,7 +97,7 @@ async def test_a_run_ends_where_its_first_samples_have_no_gold_answer(
     service: FakeService, gold: Any
 ) -> None:
     reward = judge_reward(url=service.url)
-    with pytest.raises(RefusedRowError, match=r"2 of 2 samples cannot.*reference: is mis"):
+    with pytest.raises(RefusedRowError, match=r"2 of 2 samples so far cannot.*reference: is mis"):
         await called([reward], ["#### 18"] * 2, answer=[gold] * 2)
 
     assert [r.keys() & {"reference"} for r in service.calls[0].body["requests"]] == [set()] * 2
