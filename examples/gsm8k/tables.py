@@ -54,7 +54,7 @@ def measured(run: Path) -> tuple[list[list[float]], list[float | None]]:
         rewards = [float(mean) for mean in re.findall(r"reward/avg_raw_reward: ([-0-9.e]+)", text)]
     if not rewards:
         raise typer.BadParameter(
-            f"{run}: no finished step; give SkyRL's output (run_judge_sync.sh | tee FILE), a "
+            f"{run}: no finished step; give SkyRL's output (run_judge_sync.sh 2>&1 | tee FILE), a "
             "folder of grpo-out, or results.json/NAME"
         )
     return parts, rewards
