@@ -1,4 +1,4 @@
-"""Draws a page of plots from finished or unfinished runs."""
+"""Draws a page of plots, or the rewards alone, from finished or unfinished runs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,27 @@ def plot(runs: dict[str, Run], path: Path) -> None:
     colours = {name: f"C{place}" for place, name in enumerate(runs)}
     figure, axes = plt.subplots(3, 2, figsize=(12, 13), layout="constrained")
     failing = {name: run for name, run in runs.items() if run["settings"]["failing"]}
-    _rewards(axes[0, 0], {n: r for n, r in runs.items() if n not in failing}, colours)
+    rewards = {n: _column(run, "reward") for n, run in runs.items() if n not in failing}
+    _rewards(axes[0, 0], rewards, colours)
     _seconds(axes[0, 1], runs)
     _held_out(axes[1, 0], runs, colours, "by_value")
     _held_out(axes[1, 1], runs, colours, "by_format")
     _mistakes(axes[2, 0], runs)
     _failures(axes[2, 1], runs, failing, colours)
     figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_rewards(rewards: dict[str, list[float | None]], path: Path) -> None:
+    """Draw the mean rewards of runs' steps, by the runs' names."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    _rewards(axes, rewards, {name: f"C{place}" for place, name in enumerate(rewards)})
+    figure.savefig(path)
     plt.close(figure)
 
 
@@ -60,9 +74,9 @@ def _column(run: Run, name: str) -> list[float | None]:
     return [step[name] for step in run["steps"]]
 
 
-def _rewards(axes: Any, runs: dict[str, Run], colours: dict[str, str]) -> None:
-    for name, run in runs.items():
-        _curve(axes, name, colours[name], _column(run, "reward"), name)
+def _rewards(axes: Any, rewards: dict[str, list[float | None]], colours: dict[str, str]) -> None:
+    for name, means in rewards.items():
+        _curve(axes, name, colours[name], means, name)
     axes.set(title="mean reward per step, raw and smoothed", xlabel="step", ylim=(-0.03, 1.03))
     axes.legend(fontsize="small")
 

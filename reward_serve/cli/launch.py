@@ -294,6 +294,6 @@ def _print_addresses(
     if token := os.environ.get("RAY_AUTH_TOKEN_PATH"):
         lines.append(f"for your own ray.init: RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}")
     lines.append(f"metrics of this node: {metrics}")
-    lines += [f"reward-serve ui --url {url} --metrics {metrics}" for url in reached[:1]]
+    lines += [f"reward-serve ui --url {url}" for url in reached[:1]]
     for line in lines:
         out.print(line, **PLAIN)

@@ -273,9 +273,8 @@ def test_it_serves_until_a_signal_and_leaves_no_process(
     until(service.serves, 400, service.log)
     with HttpRewardClient(service.url) as client:
         assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0
-    (workbench,) = [line for line in service.log().splitlines() if "reward-serve ui" in line]
-    url, metrics = re.findall(r"http://\S+", workbench)
-    assert url == service.url
+    assert f"reward-serve ui --url {service.url}" in service.log().splitlines()
+    (metrics,) = re.findall(r"metrics of this node: (\S+)", service.log())
     assert "ray_" in httpx.get(metrics).text
     (os.killpg if to_group else os.kill)(service.process.pid, number)
     assert service.process.wait(60) == 0, service.log()

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
+from typer.testing import CliRunner
 
 from docs.generate import DOCS, _Config, pages
+from examples.gsm8k import tables
 from tests.fake_service import FakeService
 from tests.service.docs.pages import blocks
 from tests.unit.cli.test_main import invoke
@@ -106,6 +109,18 @@ def test_the_tutorials_question_is_decided_by_a_rule(service: FakeService) -> No
     assert result.stdout.splitlines() == ["score: 1.0", "status: ok", "source: rule"]
     words[2] = "It comes to eighteen."  # which the page says that the model decides
     assert "score:" not in invoke(*words, "--url", service.url).stdout
+
+
+def test_the_tables_of_skyrls_tutorial_are_those_that_its_command_prints() -> None:
+    page = (DOCS / "tutorial-skyrl.md").read_text(encoding="utf-8")
+    runs = ROOT / "examples/grpo/figures/results.json"
+    assert f"{runs.relative_to(ROOT)}/{{rule,judge}}-sync --curve docs/tutorial-skyrl.svg" in page
+    app = typer.Typer()
+    app.command()(tables.main)
+    printed = CliRunner().invoke(app, [f"{runs}/rule-sync", f"{runs}/judge-sync"])
+    seconds, _ = printed.output.split("\n\n")
+    assert seconds.startswith("| seconds per step | sync rule")
+    assert seconds in page
 
 
 def test_the_block_for_verl_is_that_of_the_launch_script() -> None:

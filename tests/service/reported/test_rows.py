@@ -226,19 +226,25 @@ LOG = """
 """
 
 
-def test_a_runs_two_tables_stand_beside_skyrls(tmp_path: Path) -> None:
+def test_a_runs_two_tables_stand_beside_skyrls_and_its_curve_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "skyrl.log").write_text(LOG, encoding="utf-8")
     lap = {"sample_s": 1.0, "judge_s": 0.5, "train_s": 3.0, "weights_s": 0.25}
-    lines = [json.dumps(lap | {"reward": n / 10}) + "\n" for n in range(5)]
+    steps = [lap | {"reward": n / 10} for n in range(5)]
     (tmp_path / "ours").mkdir()
+    lines = [json.dumps(step) + "\n" for step in steps]
     (tmp_path / "ours" / "steps.jsonl").write_text("".join(lines), encoding="utf-8")
+    results = {"runs": {"kept": {"steps": [*steps, lap | {"reward": None}]}}}
+    (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
     app = typer.Typer()
     app.command()(tables.main)
-    shown = CliRunner().invoke(app, [str(tmp_path / name) for name in ("skyrl.log", "ours")])
+    runs = [str(tmp_path / name) for name in ("results.json/kept", "skyrl.log", "ours")]
+    shown = CliRunner().invoke(app, [*runs, "--curve", str(tmp_path / "reward.svg")])
+    assert "<!-- kept -->" in (tmp_path / "reward.svg").read_text(encoding="utf-8")
     rows = {line.split(" | ")[0][2:]: line.split(" | ")[1:] for line in shown.output.splitlines()}
-    assert rows["generate, with judging"] == ["10.7", "18.0", "11.3", "20.3", "4.0", "1.5 |"]
-    assert rows["step"] == ["21.9", "30.6", "13.8", "22.1", "8.0", "4.8 |"]
-    assert rows["1"] == ["0.016", "0.766", "0.000", "0.766", "0.250", "0.000 |"]
-    assert rows["5"][-2:] == ["-", "0.400 |"]
-    refused = CliRunner().invoke(app, [str(tmp_path)], env={"COLUMNS": "400"})
-    assert "no finished step; give SkyRL's output" in refused.output
+    assert rows["generate, with judging"] == ["10.7", "18.0", "11.3", "20.3", "1.5", "4.0", "1.5 |"]
+    assert rows["step"] == ["21.9", "30.6", "13.8", "22.1", "4.8", "8.0", "4.8 |"]
+    assert rows["1"] == ["0.016", "0.766", "0.000", "0.766", "0.000", "0.250", "0.000 |"]
+    assert rows["5"][-3:] == ["0.400", "-", "0.400 |"]
+    for wrong in (tmp_path, tmp_path / "results.json" / "lost"):
+        refused = CliRunner().invoke(app, [str(wrong)], env={"COLUMNS": "400"})
+        assert "no finished step; give SkyRL's output" in refused.output
