@@ -69,11 +69,7 @@ class Tokenizer(Protocol):
         """Tokenise trusted text; special tokens in it become control tokens."""
 
     def encode_plain(self, text: str) -> tuple[list[int], Sequence[int]]:
-        """Tokenise untrusted text; special tokens in it stay text.
-
-        Returns:
-            Token ids, and the character offset at which each token starts.
-        """
+        """The token ids of untrusted text, and where each starts; special tokens stay text."""
 
     def defused(self, text: str) -> str:
         """Untrusted text within trusted text: ``encode_control`` finds no control token in it."""
@@ -137,8 +133,7 @@ class LabelOutput:
 
     logprobs: Mapping[str, float]
     usage: Usage
-    cached: bool = False
-    """Whether the output was reused from an earlier or concurrent call."""
+    cached: bool = False  # reused from an earlier or concurrent call
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +143,7 @@ class TextOutput:
     text: str
     cut_off: bool
     usage: Usage
-    cached: bool = False
-    """Whether the output was reused from an earlier or concurrent call."""
+    cached: bool = False  # reused from an earlier or concurrent call
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +220,9 @@ class ClassifierEngine(FrozenModel, Protocol):
         """The model's tokenizer."""
 
     async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
-        """One logit per label; cancelling the call aborts its work.
+        """One logit per label; of a process reward model, two at each token ``tag``.
 
-        Args:
-            token_ids: the conversation.
-            tag: of a process reward model, the token at which to read two logits each time.
+        Cancelling the call aborts its work.
 
         Raises:
             EngineError: the engine failed.
