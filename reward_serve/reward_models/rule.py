@@ -45,19 +45,12 @@ from reward_serve_answers import (
 from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.gsm8k import FORMULA, final_formula
 from reward_serve_answers.thinking import Visible, has_tag, read_thinking
-from reward_serve_answers.values import (
-    ABSTAINED,
-    RIGHT,
-    WRONG,
-    gold_answer,
-    not_latex,
-)
+from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, gold_answer, not_latex
 from reward_serve_answers.verifiers import grade_match
 
 logger = logging.getLogger(__name__)
 
-LIMIT_S = 1.0
-"""CPU time limit of a comparison of formulas, or of a search for a pattern."""
+LIMIT_S = 1.0  # CPU time limit of a comparison of formulas, or of a search for a pattern
 
 
 @dataclass(frozen=True)
@@ -81,11 +74,7 @@ class Verifier:
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
-    """The configured verifier.
-
-    Raises:
-        ConfigError: ``rule.function`` cannot be imported.
-    """
+    """The configured verifier; raises ``ConfigError`` if ``rule.function`` cannot be imported."""
     makers: dict[str, Callable[[RuleConfig], Verifier]] = {
         "math": _math,
         "regex": _pattern,
@@ -294,11 +283,7 @@ def _digest(function: Callable[..., Any]) -> str:
 
 
 class RuleRewardModel(RewardModel):
-    """Scores with one verifier.
-
-    Raises:
-        ConfigError: ``rule.function`` cannot be imported.
-    """
+    """Scores with one verifier; raises like ``make_verifier``."""
 
     scores_turns = True
 
@@ -307,10 +292,7 @@ class RuleRewardModel(RewardModel):
         self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-        """Score one request; ``unparseable`` if the verifier abstains.
-
-        With several references, the best match is used.
-        """
+        """The score by the best of several references; ``unparseable`` if the verifier abstains."""
         if request.turns:
             reads_answers = self._verifier.reads_answers
             return with_turns(await scored_states(request, self._score, trace, reads_answers))
