@@ -26,14 +26,12 @@ from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
 
 Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
-JOINT = "\n...\n"
-"""Replaces the text that was cut between beginning and end."""
+JOINT = "\n...\n"  # replaces the text that was cut between beginning and end
 CHARACTERS_A_TOKEN = 32
 """An upper bound, so that the work is bounded for any text; the average is far lower."""
 END_TOKENS = 32
 """Shown of a response's end if its answer comes far before it; more text would distract."""
-OFTEN_CHARACTERS = 8
-"""Of a token; few texts exceed it."""
+OFTEN_CHARACTERS = 8  # of a token; few texts exceed it
 _EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -235,11 +233,9 @@ class Skeleton:
 
 
 class Renderer:
-    """Renders prompts for one tokenizer.
+    """Renders prompts for one tokenizer, without one as messages only.
 
-    Args:
-        tokenizer: the judge's tokenizer; None to render messages only.
-        max_prompt_tokens: maximum tokens of a prompt and its completion.
+    ``max_prompt_tokens`` are of a prompt and its completion.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, max_prompt_tokens: int) -> None:
@@ -251,11 +247,7 @@ class Renderer:
         self._read_long = lru_cache(_LONG_TEXTS)(self._read_any)  # a conversation's states repeat
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
-        """Label to token id; empty without a tokenizer.
-
-        Raises:
-            LabelError: a label is not a single token, or two labels share a token.
-        """
+        """Label to token id, empty without a tokenizer; or a ``LabelError``."""
         return self.skeleton(template, "label", False).label_ids
 
     def render(
@@ -380,13 +372,11 @@ class Renderer:
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
-        skeleton = self._skeletons.get(key)
-        if skeleton is None:
-            skeleton = self._build(template, mode, enable_thinking)
+        if key not in self._skeletons:
             if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
                 self._skeletons.clear()
-            self._skeletons[key] = skeleton
-        return skeleton
+            self._skeletons[key] = self._build(template, mode, enable_thinking)
+        return self._skeletons[key]
 
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         if template.numerals == "canonical" or template.occurrence:
