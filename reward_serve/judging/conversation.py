@@ -40,16 +40,10 @@ _Run = tuple[list[int], int | None]
 
 @dataclass(frozen=True)
 class Conversation:
-    """A rendered conversation.
-
-    Attributes:
-        token_ids: the prompt.
-        shown: index of each turn that was kept, to the number of characters cut from its
-            beginning.
-    """
+    """A rendered conversation."""
 
     token_ids: list[int]
-    shown: Mapping[int, int]
+    shown: Mapping[int, int]  # each turn that was kept, to the characters cut from its beginning
 
 
 class ConversationRenderer:

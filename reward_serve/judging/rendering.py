@@ -54,37 +54,22 @@ class Read(NamedTuple):
 
 
 class Shortened(NamedTuple):
-    """A response, cut to its budget.
+    """A response, cut to its budget."""
 
-    Attributes:
-        text: the remaining text, with ``JOINT`` if the middle was cut.
-        ids: its tokens.
-        cut_characters: number of characters that were cut.
-        head: number of characters before ``JOINT``; 0 without it.
-    """
-
-    text: str
+    text: str  # with JOINT if the middle was cut
     ids: list[int]
     cut_characters: int
-    head: int
+    head: int  # characters before JOINT; 0 without it
 
 
 class ShownTurns(NamedTuple):
-    """A conversation as it is shown.
-
-    Attributes:
-        text: the text.
-        ids: its tokens.
-        cut: the turn, start and end of each text that is not shown, in characters.
-        cut_turns: number of turns that are left out.
-        images: those of the turns that are shown.
-    """
+    """A conversation as it is shown."""
 
     text: str
     ids: list[int]
-    cut: list[tuple[int, int, int]]
-    cut_turns: int
-    images: list[dict[str, JsonValue]]
+    cut: list[tuple[int, int, int]]  # turn, start and end of each text that is not shown
+    cut_turns: int  # that are left out
+    images: list[dict[str, JsonValue]]  # of the turns that are shown
 
 
 def shortened(
@@ -203,21 +188,13 @@ _Turn = tuple[str, Parts]
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A rendered template, split at its fields.
-
-    Attributes:
-        turns: each message's role and text parts.
-        text: the whole prompt, as the chat template renders it; empty without a tokenizer.
-        runs: the same as token ids; empty without a tokenizer.
-        label_ids: each label's token after the prompt; empty without a tokenizer.
-        length: number of tokens without the fields.
-    """
+    """A rendered template, split at its fields; some are empty without a tokenizer."""
 
     turns: tuple[_Turn, ...]
-    text: Parts
-    runs: tuple[tuple[tuple[int, ...], str | None], ...]
-    label_ids: Mapping[str, int]
-    length: int
+    text: Parts  # the whole prompt, as the chat template renders it
+    runs: tuple[tuple[tuple[int, ...], str | None], ...]  # the same as token ids
+    label_ids: Mapping[str, int]  # each label's token after the prompt
+    length: int  # tokens without the fields
 
     def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""

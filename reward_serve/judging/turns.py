@@ -35,19 +35,12 @@ _NO_NAME = re.compile(r"[^\w.:/-]")
 
 
 class Cutting(NamedTuple):
-    """How much of a conversation is shown: maximum tokens of a turn's text, None for all.
+    """How much of a conversation is shown: maximum tokens of a turn's text, None for all."""
 
-    Attributes:
-        tools: of an old tool output.
-        texts: of other old turns, except the task.
-        turns: number of the oldest assistant turns, with what follows them, to leave out.
-        last: in the last two assistant turns and what follows them.
-    """
-
-    tools: int | None = None
-    texts: int | None = None
-    turns: int = 0
-    last: int | None = None
+    tools: int | None = None  # of an old tool output
+    texts: int | None = None  # of other old turns, except the task
+    turns: int = 0  # the oldest assistant turns, with what follows them, to leave out
+    last: int | None = None  # in the last two assistant turns and what follows them
 
 
 def shown_turns(

@@ -38,12 +38,7 @@ _FLUSH_PERIOD_S = 1.0
 
 
 class RewardReplica(Scorer):
-    """One replica of one reward model: a ``Scorer`` with what Serve asks of a replica.
-
-    Args:
-        model: a ``ModelConfig`` as plain data.
-        explain: whether results are explained.
-    """
+    """A replica of one reward model, a ``ModelConfig`` as plain data: a ``Scorer`` for Serve."""
 
     async def __init__(self, model: dict[str, Any], explain: bool = True) -> None:  # type: ignore[misc]
         began = time.monotonic()

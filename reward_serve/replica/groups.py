@@ -43,10 +43,7 @@ class _Cohort:
 class Cohorts:
     """Collects the requests of groups. Pure asyncio, for one event loop.
 
-    Args:
-        judge: judges a cohort.
-        wait: fraction of a request's deadline to wait for others.
-        limit: maximum requests that wait.
+    At most ``limit`` requests wait for others, each for the share ``wait`` of its deadline.
     """
 
     def __init__(self, judge: JudgeGroup, wait: float, limit: int) -> None:

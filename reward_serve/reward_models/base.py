@@ -159,19 +159,13 @@ _UNTIMED = nullcontext()
 
 @dataclass
 class Trace:
-    """Filled by a reward model step by step, so that a failure keeps the earlier steps.
-
-    Attributes:
-        prompts: functions that describe each prompt; called after scoring, off the event loop.
-        cached: whether all answers came from the verdict cache; None until a model answered.
-        seconds: time of each part that ran, from its first call to the end of its last.
-    """
+    """Filled by a reward model step by step, so that a failure keeps the earlier steps."""
 
     rule: RuleOutcome | None = None
     model: ScoreResult | None = None
-    prompts: list[Callable[[], ShownPrompt]] = field(default_factory=list)
-    cached: bool | None = None
-    seconds: dict[Part, float] = field(default_factory=dict)
+    prompts: list[Callable[[], ShownPrompt]] = field(default_factory=list)  # called after scoring
+    cached: bool | None = None  # whether all answers came from the cache; None without answers
+    seconds: dict[Part, float] = field(default_factory=dict)  # first call's begin to last one's end
     members: dict[str, Explanation] | None = None
     _began: dict[Part, float] = field(default_factory=dict)
 

@@ -188,13 +188,7 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a judge compares a request's response with each reference.
-
-    Attributes:
-        trace: records prompts and answers, if the result is explained.
-        criterion: the text of the criterion, for templates that show one.
-        responses: for a template that compares responses, those to show.
-    """
+    """How a judge compares a request's response with each reference."""
 
     judge: Judge
     request: ScoreRequest
@@ -203,8 +197,8 @@ class Comparison:
     generation: Generation
     fingerprint: str
     trace: Trace | None
-    criterion: str = ""
-    responses: Sequence[str] = ()
+    criterion: str = ""  # its text, for templates that show one
+    responses: Sequence[str] = ()  # to show, for a template that compares them
 
     @property
     def engine(self) -> LanguageModel:
@@ -460,13 +454,10 @@ def expected(template: Template, result: ScoreResult) -> ScoreResult:
 
 
 class Audit:
-    """Compares rules and model on a sample of requests, in the background.
+    """Compares rules and model on a sample of requests, by their hash, in the background.
 
     If a policy learns to exploit one of the two, the disagreements increase while the reward still
     looks fine.
-
-    Args:
-        rate: fraction of requests to compare, selected by their hash.
     """
 
     def __init__(self, rate: float) -> None:
@@ -515,15 +506,7 @@ class Audit:
 
 
 class Judge(RewardModel):
-    """A judge on one engine.
-
-    Args:
-        config: a model of kind ``judge`` or ``remote``.
-        engine: the engine of the judge's model.
-
-    Raises:
-        LabelError: a label of the deployment's template is not a single token for this model.
-    """
+    """A judge on one engine; raises ``LabelError`` if a label of its template is not one token."""
 
     scores_turns = True
 

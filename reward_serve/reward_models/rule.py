@@ -55,22 +55,16 @@ LIMIT_S = 1.0  # CPU time limit of a comparison of formulas, or of a search for 
 
 @dataclass(frozen=True)
 class Verifier:
-    """Compares a response with a reference.
+    """Grades a response by each reference, "" if the request has none.
 
-    Attributes:
-        fingerprint: everything that affects its grades.
-        verify: grades a request's response by each reference, "" if the request has none; raises
-            ``UnusableReferenceError``, or ``VerifierError`` if it fails.
-        needs_reference: whether a request without a reference is invalid.
-        reads_answers: whether it reads only a turn's text, and no calls of tools.
-        child: the processes in which it runs, if it does.
+    ``verify`` raises ``UnusableReferenceError``, or ``VerifierError`` if it fails.
     """
 
-    fingerprint: str
+    fingerprint: str  # everything that affects its grades
     verify: Callable[[ScoreRequest, Sequence[str]], Awaitable[list[Grade]]]
-    needs_reference: bool = True
-    reads_answers: bool = True
-    child: ChildProcess | None = None
+    needs_reference: bool = True  # else a request without one is invalid
+    reads_answers: bool = True  # only a turn's text, and no calls of tools
+    child: ChildProcess | None = None  # the processes in which it runs, if it does
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
