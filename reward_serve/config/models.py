@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 import reward_serve_answers
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
-from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig, ends_thinking
+from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
 from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
 
@@ -181,7 +181,7 @@ class JudgeModel(_EngineModel):
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
                 f"engine.max_model_len: {self.engine.max_model_len}; raise engine.max_model_len"
             )
-        if self.judge.thinking_tokens and not ends_thinking(self.engine):
+        if self.judge.thinking_tokens and not self.engine.ends_thinking:
             raise ValueError(
                 f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
                 "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"

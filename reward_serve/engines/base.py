@@ -93,16 +93,16 @@ class Prompt:
     cut_characters: int = 0  # of the response or conversation
     head_characters: int = 0  # before the cut, if the middle was cut
     fields: Mapping[str, str] = field(default_factory=dict)  # as they appear in the prompt
-    cut: Sequence[tuple[int, int, int]] = ()  # turn, start and end of a conversation's texts
-    cut_turns: int = 0  # of a conversation, that were left out
+    cut: Sequence[tuple[int, int, int]] = ()  # turn, start and end of what a conversation lacks
+    cut_turns: int = 0  # number of its turns that were left out
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Sampling parameters of generated text."""
 
-    max_tokens: int  # with those of thinking
-    temperature: float = 0.0  # greedy decoding
+    max_tokens: int  # at most, with those of thinking
+    temperature: float = 0.0  # 0: greedy decoding
     top_p: float = 1.0
     thinking_tokens: int | None = None  # at most, if the engine can limit them
     sample: int = 0  # seed offset; equal values give equal text

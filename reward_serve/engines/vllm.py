@@ -84,7 +84,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
 
 
 def locate(config: EngineConfig) -> Path | str:
-    """The model's folder, prepared, or its hub id; raises ``CheckpointError`` if one is bad."""
+    """The model's folder, prepared or checked, or its hub id; or a ``CheckpointError``."""
     if config.model == BUNDLED_MODEL:
         int8 = config.device == "cpu" and dtype_of(config) == "int8"
         judge = bundled_judge()

@@ -68,7 +68,7 @@ class ShownTurns(NamedTuple):
     text: str
     ids: list[int]
     cut: list[tuple[int, int, int]]  # turn, start and end of each text that is not shown
-    cut_turns: int  # that are left out
+    cut_turns: int  # number of turns that are left out
     images: list[dict[str, JsonValue]]  # of the turns that are shown
 
 
@@ -349,11 +349,13 @@ class Renderer:
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
-        if key not in self._skeletons:
+        skeleton = self._skeletons.get(key)  # which another thread may clear
+        if skeleton is None:
+            skeleton = self._build(template, mode, enable_thinking)
             if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates
                 self._skeletons.clear()
-            self._skeletons[key] = self._build(template, mode, enable_thinking)
-        return self._skeletons[key]
+            self._skeletons[key] = skeleton
+        return skeleton
 
     def _build(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         if template.numerals == "canonical" or template.occurrence:

@@ -18,7 +18,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import MIN_LABEL_MASS, JudgeConfig
 from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import (
@@ -523,7 +522,7 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._blind = set[str]()  # templates that showed no question of a request
-        self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
+        self._ends_thinking = isinstance(config, JudgeModel) and config.engine.ends_thinking
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
