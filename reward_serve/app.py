@@ -64,11 +64,9 @@ def build_gateway(args: dict[str, Any]) -> Application:
 
 
 def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:
-    """The HTTP deployment for these reward models; the first is the default.
+    """The HTTP deployment of models by name, each a deployment or the name of an application.
 
-    Args:
-        server: settings of the HTTP server.
-        models: name to the model's deployment, or to the name of its application.
+    The first is the default.
     """
     from ray import serve
 

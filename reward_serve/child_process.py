@@ -27,7 +27,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reward_serve_answers import UndecidedError, VerifierError
 
@@ -70,15 +70,10 @@ class ChildProcess:
         self._forker: _Forker | None = None
 
     async def call(self, *calls: _Call, lanes: Lanes | None = None) -> list[Any]:
-        """The function's value for the arguments of each of an item's calls.
+        """The function's value for the arguments of each of an item's calls, in order.
 
-        Args:
-            calls: the arguments of each.
-            lanes: how the item waits for a lane; None to wait in the order of calls.
-
-        Returns:
-            The values in order; an ``UndecidedError`` for a call that raised, that exceeded the
-            item's CPU time, or was not reached in it.
+        It is an ``UndecidedError`` for a call that raised, that exceeded the item's CPU time, or
+        was not reached in it. Without ``lanes``, items wait for a lane in the order of calls.
 
         Raises:
             VerifierError: the process did not answer in time, or ended for another reason.
@@ -151,11 +146,12 @@ class _Lane:
         self.threads = ThreadPoolExecutor(width, thread_name_prefix=name)
 
 
-class _Worker:
+class _Worker(NamedTuple):
     """A process that answers messages of calls on a socket."""
 
-    def __init__(self, forker: _Forker, process: int, channel: socket.socket) -> None:
-        self.forker, self.process, self.channel = forker, process, channel
+    forker: _Forker
+    process: int
+    channel: socket.socket
 
     def exchange(self, message: Sequence[Any], wall_s: float) -> list[str]:
         """The answer to each call of a message, until the process ended."""
@@ -187,11 +183,7 @@ class _Forker:
         return self._process.poll() is None
 
     def fork(self) -> _Worker:
-        """Start another worker.
-
-        Raises:
-            VerifierError: it did not start.
-        """
+        """Start another worker; raises ``VerifierError`` if it did not start."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._order(b"fork", theirs.fileno())

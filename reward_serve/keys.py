@@ -22,8 +22,7 @@ from reward_serve.config.base import ConfigError
 
 logger = logging.getLogger("ray.serve")
 
-API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"
-"""The environment variable of a client's API key."""
+API_KEY_VARIABLE = "REWARD_SERVE_API_KEY"  # a client's
 MIN_KEY_CHARACTERS = 16
 
 _ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")  # a key has "=" only at its end

@@ -26,11 +26,7 @@ _UNREAD = {"reasoning_content", "reasoning", "index"}  # streams number their ca
 
 
 def unicode_text(text: str) -> str:
-    """Return the text if it is valid Unicode.
-
-    Raises:
-        ValueError: it contains a lone surrogate.
-    """
+    """The text; raises ``ValueError`` if it contains a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

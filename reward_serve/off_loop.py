@@ -18,8 +18,7 @@ from reward_serve.schema import ScoreRequest
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONG_PROMPT = 2**12
-"""Characters of a prompt that take some 30 ms to render at worst."""
+LONG_PROMPT = 2**12  # characters of a prompt that take some 30 ms to render at worst
 _LONG = 2**14  # bytes of several references, or of a response for each of them
 _LONG_RESPONSE = 2**16  # a thread costs more than the rules of a usual rollout, 0.6 ms in 32 KB
 _REST_S = 0.0005  # so that a series of calls does not win every race for the GIL

@@ -5,7 +5,7 @@
 1.0
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,8 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-YES_OR_NO = {"yes": 1.0, "no": 0.0}
-"""The choices of a criterion without its own."""
+YES_OR_NO = {"yes": 1.0, "no": 0.0}  # the choices of a criterion without its own
 MAX_CRITERIA = 64
 MAX_CRITERION_CHARACTERS = 4096
 
@@ -86,14 +85,8 @@ Criteria = Annotated[
 ]
 Rubric: TypeAdapter[list[Criterion]] = TypeAdapter(Criteria)
 """Validates the content of a rubric file."""
-
-
-def _tag(value: Any) -> str:
-    return "name" if isinstance(value, str) else "criteria"
-
-
 CriteriaOrName = Annotated[
     Annotated[Criteria, Tag("criteria")]
     | Annotated[str, Field(min_length=1, max_length=1024), Tag("name")],
-    Discriminator(_tag),
+    Discriminator(lambda value: "name" if isinstance(value, str) else "criteria"),
 ]

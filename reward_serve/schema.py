@@ -30,13 +30,11 @@ from reward_serve.messages import Message, Name, Text, as_json, tool, unicode_te
 from reward_serve.rubrics import CriteriaOrName
 
 MAX_METADATA_BYTES = 65_536
-MAX_ITEM_BYTES = 2**20
-"""Of an item's texts in UTF-8."""
+MAX_ITEM_BYTES = 2**20  # of an item's texts in UTF-8
 MAX_TIMEOUT_S = 3600.0
 DEFAULT_TIMEOUT_S = 60.0
 MAX_REFERENCES = 64
-MAX_RESPONSES = 64
-"""Of a group."""
+MAX_RESPONSES = 64  # of a group
 MAX_MESSAGES = 200
 MAX_TOOLS = 128
 MAX_VALUES = 2**14  # JSON values of a request besides its metadata
@@ -99,18 +97,12 @@ class Status(StrEnum):
     """How a request ended. ``score`` is null exactly when this is not ``ok``."""
 
     OK = "ok"
-    INVALID = "invalid"
-    """The request is invalid, or the function that scores it fails; do not retry."""
-    UNPARSEABLE = "unparseable"
-    """The judge's answer contains no verdict."""
-    TRUNCATED = "truncated"
-    """The judge reached its token limit before its verdict."""
-    TIMEOUT = "timeout"
-    """The deadline ``timeout_s`` passed; the work was aborted."""
-    OVERLOADED = "overloaded"
-    """The queue was full; retry after a pause."""
-    ERROR = "error"
-    """The reward model failed; retry."""
+    INVALID = "invalid"  # the request is, or the function that scores it fails; do not retry
+    UNPARSEABLE = "unparseable"  # the judge's answer contains no verdict
+    TRUNCATED = "truncated"  # the judge reached its token limit before its verdict
+    TIMEOUT = "timeout"  # the deadline ``timeout_s`` passed; the work was aborted
+    OVERLOADED = "overloaded"  # the queue was full; retry after a pause
+    ERROR = "error"  # the reward model failed; retry
 
 
 RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
@@ -398,10 +390,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def describe_errors(error: ValidationError, of: type[BaseModel] | None = None) -> str:
-    """A validation error in one line: the first invalid fields, their errors and values.
-
-    With the model that was validated, unknown fields have a hint.
-    """
+    """The first invalid fields, their errors and values, in one line; with hints of ``of``'s."""
     parts: list[str] = []
     faults = error.errors(include_url=False, include_context=False)
     for fault in faults[:_MAX_FAULTS]:
@@ -467,10 +456,7 @@ def echoes(request: object) -> dict[str, Any]:
 
 
 def retry_after_s(details: object) -> float:
-    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one.
-
-    A pause is at most ``MAX_TIMEOUT_S``, whatever the service asks for.
-    """
+    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one."""
     return _seconds(details, "retry_after_s")
 
 
@@ -480,6 +466,7 @@ def endpoint_down_s(details: object) -> float:
 
 
 def _seconds(details: object, name: str) -> float:
+    """Of a result's details; at most ``MAX_TIMEOUT_S``, whatever the service says."""
     seconds = details.get(name) if isinstance(details, dict) else None
     return float(min(seconds, MAX_TIMEOUT_S)) if isinstance(seconds, int | float) else 0.0
 
@@ -595,13 +582,7 @@ class GroupResult(ResultModel):
 
 
 def group_failure(failed: ScoreResult, size: int, **fields: Any) -> GroupResult:
-    """The result of a group that failed as a whole.
-
-    Args:
-        failed: the failure.
-        size: number of its responses; 0 if unknown.
-        **fields: other fields of the result.
-    """
+    """The result of a group of ``size`` responses, 0 if unknown, that failed as a whole."""
     results = [failed.model_copy() for _ in range(size)]
     about = {"status": failed.status, "reason": failed.reason, "details": failed.details}
     return GroupResult(results=results, **{**about, **fields})

@@ -40,10 +40,8 @@ _DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "REWARD_SERVE_URL"
 
 Url = Annotated[
-    str | None,
-    typer.Option(help=f"The service's URL; default {URL_VARIABLE}, or {_DEFAULT_URL}."),
+    str | None, typer.Option(help=f"The service's URL; default {URL_VARIABLE}, or {_DEFAULT_URL}.")
 ]
-
 App = Annotated[
     str | None,
     typer.Option(help="Call this Serve application of the cluster at RAY_ADDRESS by handle."),
@@ -68,11 +66,7 @@ def client_for(url: str | None, app: str | None) -> ServiceTransport:
 
 
 def service_url(given: str | None) -> str:
-    """The service's URL: ``given``, else ``REWARD_SERVE_URL``, else this machine's port 8000.
-
-    Raises:
-        typer.BadParameter: the variable has several URLs.
-    """
+    """``given``, else ``REWARD_SERVE_URL``, which must be one, else this machine's port 8000."""
     url = given or os.environ.get(URL_VARIABLE) or _DEFAULT_URL
     if not given and "," in url:
         raise typer.BadParameter(f"{URL_VARIABLE}: has several URLs ({url}); pass one with --url")

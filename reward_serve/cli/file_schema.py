@@ -102,11 +102,7 @@ class DeploymentsFile(ServeDeploySchema):  # type: ignore[misc]  # Ray is untype
 
 
 def checked(content: dict[str, Any]) -> DeploymentsFile:
-    """Validate the content of a deployments file.
-
-    Raises:
-        ConfigError: a field is invalid; the message lists each with its value and the remedy.
-    """
+    """The file with this content; a ``ConfigError`` with each invalid field, value and remedy."""
     try:
         file: DeploymentsFile = DeploymentsFile.model_validate(content, extra="forbid")
     except ValidationError as error:

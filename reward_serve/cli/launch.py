@@ -58,10 +58,8 @@ def serve_until_stopped(file: DeploymentsFile, address: str | None, out: Console
     It prints which endpoints are down, and does not watch Ray or Serve: a supervisor that must
     know asks ``/ready``.
 
-    Args:
-        file: the deployments file.
-        address: address of a running Ray cluster, which keeps running; None starts a cluster.
-        out: console for progress and the addresses for trainers.
+    The Ray cluster at ``address`` keeps running; without one, a cluster is started. ``out`` gets
+    the progress and the addresses for trainers.
 
     Raises:
         KeyboardInterrupt: SIGINT or SIGTERM was received.
@@ -252,11 +250,7 @@ def _deploy_beside(file: DeploymentsFile) -> None:
 
 
 def serve_run(address: str, content: dict[str, Any]) -> None:
-    """``serve run`` the content on the cluster at ``address``, as an update if Serve runs there.
-
-    Raises:
-        LaunchError: ``serve run`` failed; the message has its output.
-    """
+    """``serve run`` the content on a cluster; if it fails, a ``LaunchError`` has its output."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "serve.yaml")
         path.write_text(yaml.safe_dump(content), encoding="utf-8")

@@ -32,8 +32,7 @@ cli = typer.Typer(
 )
 logger = logging.getLogger(__name__)
 
-COMMANDS = "reward_serve.commands"
-"""Entry point group for commands: functions or Typer applications."""
+COMMANDS = "reward_serve.commands"  # entry point group for functions or Typer applications
 
 for command in (serve, check, ask, doctor, requirements, schema):
     cli.command()(command)

@@ -78,11 +78,7 @@ def requirements(
 
 
 def shipped_file(name: str, among: Files = deployments_files) -> Path:
-    """The path of a shipped file, by its name with or without ``.yaml``.
-
-    Raises:
-        typer.BadParameter: no shipped file has this name.
-    """
+    """The path of a shipped file, by its name with or without ``.yaml``."""
     files = among()
     path = files.get(name) or files.get(f"{name}.yaml")
     if path is None:

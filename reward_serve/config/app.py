@@ -121,8 +121,8 @@ class AppConfig(_Args):
         served = [(_id_of(model), model.name) for model in self.models]
         counts = Counter(checkpoint for checkpoint, _ in served)
         taken = {None, *(model.name for model in self.models)}
-        found = {str(c): name for c, name in served if counts[c] == 1 and c not in taken}
-        self.server.aliases = {**found, **self.server.aliases}
+        aliases = {str(c): name for c, name in served if counts[c] == 1 and c not in taken}
+        self.server.aliases = aliases | self.server.aliases
         return self
 
     @model_validator(mode="after")

@@ -9,8 +9,7 @@ from pydantic_core import ErrorDetails
 
 from reward_serve.schema import hint
 
-INGRESS_NAME = "ingress"
-"""The name of the HTTP deployment, reserved for it."""
+INGRESS_NAME = "ingress"  # of the HTTP deployment, reserved for it
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]

@@ -74,6 +74,11 @@ class EngineConfig(Section):
         """Whether it runs the bundled judge, and not its base or another adapter."""
         return (self.model, self.adapter) == (BUNDLED_MODEL, SHIPPED_ADAPTER)
 
+    @property
+    def ends_thinking(self) -> bool:
+        """Whether it can limit thinking, for which it needs a reasoning parser."""
+        return not {"reasoning_parser", "reasoning_config"}.isdisjoint(self.engine_kwargs)
+
     @model_validator(mode="after")
     def _the_settings_are_the_models(self) -> Self:
         if self.model != BUNDLED_MODEL and self.adapter not in (SHIPPED_ADAPTER, NO_ADAPTER):
@@ -134,8 +139,3 @@ class RemoteConfig(Section):
         default_factory=dict,
         description="extra fields of every request, such as reasoning_effort or vLLM's own",
     )
-
-
-def ends_thinking(engine: EngineConfig) -> bool:
-    """Whether the engine can limit thinking, for which it needs a reasoning parser."""
-    return not {"reasoning_parser", "reasoning_config"}.isdisjoint(engine.engine_kwargs)

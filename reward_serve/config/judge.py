@@ -19,13 +19,7 @@ from reward_serve.templates import (
 )
 
 OptionName = Literal[
-    "mode",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "enable_thinking",
-    "thinking_tokens",
-    "cache",
+    "mode", "temperature", "top_p", "max_tokens", "enable_thinking", "thinking_tokens", "cache"
 ]
 
 MIN_LABEL_MASS = 0.001
@@ -43,8 +37,7 @@ TemplateName = Annotated[
 class Templated(Section):
     """A section with a judging template."""
 
-    shipped: ClassVar[str] = ""
-    """Folder of the shipped templates."""
+    shipped: ClassVar[str] = ""  # folder of the shipped templates
     shows: ClassVar[tuple[str, ...]] = ("response", "conversation")
     """What templates of this section may show: values of ``Template.shows``."""
 
@@ -67,11 +60,7 @@ class Templated(Section):
         return [*file, *template_names(self.shipped)]
 
     def find_template(self, name: str) -> Template:
-        """A template by name.
-
-        Raises:
-            ValueError: it is unknown; the message lists the names.
-        """
+        """A template by name; raises ``ValueError``, which lists the names, if it is unknown."""
         if name == self.default_template.name:
             return self.default_template
         try:
@@ -86,8 +75,8 @@ class Templated(Section):
 class JudgeConfig(Templated):
     """How a judge judges."""
 
+    # Of the bundled judge with this default template, in label mode.
     bundled_min_probability: ClassVar[float] = 0.8
-    """Of the bundled judge with this default template, in label mode."""
 
     template: TemplateName = "final_answer"
     mode: Mode = "label"

@@ -10,12 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 import reward_serve_answers
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
-from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig, ends_thinking
+from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
 from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
 
-LENGTH = "length"
-"""Built-in member of a composite: the response's length in characters."""
+LENGTH = "length"  # built-in member of a composite: the response's length in characters
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
@@ -182,7 +181,7 @@ class JudgeModel(_EngineModel):
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
                 f"engine.max_model_len: {self.engine.max_model_len}; raise engine.max_model_len"
             )
-        if self.judge.thinking_tokens and not ends_thinking(self.engine):
+        if self.judge.thinking_tokens and not self.engine.ends_thinking:
             raise ValueError(
                 f"judge.thinking_tokens: {self.judge.thinking_tokens}, but this engine cannot end "
                 "thinking; set engine.engine_kwargs.reasoning_parser (qwen3, say)"
@@ -238,15 +237,15 @@ class ClassifierModel(_EngineModel):
 
     @model_validator(mode="after")
     def _the_model_is_named(self) -> Self:
-        if self.engine.model == BUNDLED_MODEL:
+        engine = self.engine
+        if engine.model == BUNDLED_MODEL:
             raise ValueError(
                 "engine.model: the bundled model is a judge; set a sequence-classification model"
             )
         if self.classifier.steps:  # vLLM reads all tokens of such a prompt in one step
-            self.engine.enable_prefix_caching = False
-            self.engine.max_num_batched_tokens = (
-                self.engine.max_num_batched_tokens or 4 * self.engine.max_model_len
-            )
+            engine.enable_prefix_caching = False
+            if engine.max_num_batched_tokens is None:
+                engine.max_num_batched_tokens = 4 * engine.max_model_len
         return self
 
 
@@ -384,9 +383,8 @@ def _named(member: Any) -> Any:
 
 def _differ(members: list[MemberConfig]) -> list[MemberConfig]:
     names = [member.name for member in members]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name!r} is listed twice; remove one")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{repeated[0]!r} is listed twice; remove one")
     return members
 
 

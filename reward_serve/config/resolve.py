@@ -17,13 +17,12 @@ from pydantic import ValidationError
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
-from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel, RubricModel
+from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import describe_errors
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
 
-Build = Literal["cpu", "cuda"]
-"""Builds of vLLM."""
+Build = Literal["cpu", "cuda"]  # of vLLM
 
 # The runtime_env fields with which a replica still uses this environment's packages.
 _SAME_PACKAGES = {"env_vars", "working_dir"}
@@ -41,15 +40,14 @@ def resolve(config: AppConfig) -> AppConfig:
     for place, model in enumerate(config.models):
         if isinstance(model, JudgeModel | ClassifierModel):
             faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
-        if isinstance(model, JudgeModel | RemoteModel):
-            for name, section in (("judge", model.judge), ("group", model.group)):
-                try:
-                    if section is not None:
-                        _read_template(section)
-                except ValueError as error:
-                    faults.append(f"models.{place}.{name}: {error}")
-            if isinstance(model, RubricModel | RemoteModel) and model.rubric is not None:
-                wrong = _read_rubrics(model.rubric)
+        for name, section in model:
+            try:
+                if isinstance(section, Templated):
+                    _read_template(section)
+            except ValueError as error:
+                faults.append(f"models.{place}.{name}: {error}")
+            if isinstance(section, RubricConfig):
+                wrong = _read_rubrics(section)
                 faults += [f"models.{place}.rubric.rubrics.{fault}" for fault in wrong]
     if faults:
         raise ConfigError(f"args: {'; '.join(faults)}")

@@ -69,11 +69,7 @@ class Tokenizer(Protocol):
         """Tokenise trusted text; special tokens in it become control tokens."""
 
     def encode_plain(self, text: str) -> tuple[list[int], Sequence[int]]:
-        """Tokenise untrusted text; special tokens in it stay text.
-
-        Returns:
-            Token ids, and the character offset at which each token starts.
-        """
+        """The token ids of untrusted text, and where each starts; special tokens stay text."""
 
     def defused(self, text: str) -> str:
         """Untrusted text within trusted text: ``encode_control`` finds no control token in it."""
@@ -89,46 +85,27 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt for an engine.
+    """A prompt for an engine; without a tokenizer, it has no ``token_ids`` and ``label_ids``."""
 
-    Attributes:
-        messages: the conversation; each turn has ``role`` and ``content``, a text or parts.
-        token_ids: the conversation as tokens; empty if the engine has no tokenizer.
-        label_ids: label to its token after the prompt; empty if the engine has no tokenizer.
-        cut_characters: number of characters of the response or conversation that were cut to fit.
-        head_characters: number of characters before the cut, if the middle was cut.
-        fields: the text of each field as it appears in the prompt.
-        cut: of a conversation, the turn, start and end of each text that was cut.
-        cut_turns: number of a conversation's turns that were left out.
-    """
-
-    messages: Sequence[Mapping[str, Any]]
-    token_ids: list[int] = field(default_factory=list)
-    label_ids: Mapping[str, int] = field(default_factory=dict)
-    cut_characters: int = 0
-    head_characters: int = 0
-    fields: Mapping[str, str] = field(default_factory=dict)
-    cut: Sequence[tuple[int, int, int]] = ()
-    cut_turns: int = 0
+    messages: Sequence[Mapping[str, Any]]  # each with role and content, a text or parts
+    token_ids: list[int] = field(default_factory=list)  # of the messages
+    label_ids: Mapping[str, int] = field(default_factory=dict)  # each label's after the prompt
+    cut_characters: int = 0  # of the response or conversation
+    head_characters: int = 0  # before the cut, if the middle was cut
+    fields: Mapping[str, str] = field(default_factory=dict)  # as they appear in the prompt
+    cut: Sequence[tuple[int, int, int]] = ()  # turn, start and end of what a conversation lacks
+    cut_turns: int = 0  # number of its turns that were left out
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters of generated text.
+    """Sampling parameters of generated text."""
 
-    Attributes:
-        max_tokens: maximum tokens to generate, including thinking.
-        temperature: 0 for greedy decoding.
-        top_p: as in vLLM.
-        thinking_tokens: maximum tokens for thinking, if the engine can limit them.
-        sample: seed offset; equal values give equal text.
-    """
-
-    max_tokens: int
-    temperature: float = 0.0
+    max_tokens: int  # at most, with those of thinking
+    temperature: float = 0.0  # 0: greedy decoding
     top_p: float = 1.0
-    thinking_tokens: int | None = None
-    sample: int = 0
+    thinking_tokens: int | None = None  # at most, if the engine can limit them
+    sample: int = 0  # seed offset; equal values give equal text
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +114,7 @@ class LabelOutput:
 
     logprobs: Mapping[str, float]
     usage: Usage
-    cached: bool = False
-    """Whether the output was reused from an earlier or concurrent call."""
+    cached: bool = False  # reused from an earlier or concurrent call
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +124,7 @@ class TextOutput:
     text: str
     cut_off: bool
     usage: Usage
-    cached: bool = False
-    """Whether the output was reused from an earlier or concurrent call."""
+    cached: bool = False  # reused from an earlier or concurrent call
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +154,9 @@ class FrozenModel(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Scores labels and generates text. Cancelling a call aborts its work.
+    """Scores labels and generates text. Cancelling a call aborts its work."""
 
-    Attributes:
-        max_model_len: maximum tokens of a prompt plus its completion.
-    """
-
-    max_model_len: int
+    max_model_len: int  # maximum tokens of a prompt plus its completion
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -211,26 +182,19 @@ class Engine(LanguageModel, FrozenModel, Protocol):
 
 
 class ClassifierEngine(FrozenModel, Protocol):
-    """A sequence-classification model that reads conversations of token ids.
+    """A sequence-classification model that reads conversations of token ids."""
 
-    Attributes:
-        max_model_len: maximum tokens of a conversation plus one.
-        scores_steps: whether it is a process reward model, with two logits for each token.
-    """
-
-    max_model_len: int
-    scores_steps: bool
+    max_model_len: int  # maximum tokens of a conversation plus one
+    scores_steps: bool  # whether it is a process reward model, with two logits for each token
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
 
     async def logits(self, token_ids: Sequence[int], tag: int | None = None) -> LogitsOutput:
-        """One logit per label; cancelling the call aborts its work.
+        """One logit per label; of a process reward model, two at each token ``tag``.
 
-        Args:
-            token_ids: the conversation.
-            tag: of a process reward model, the token at which to read two logits each time.
+        Cancelling the call aborts its work.
 
         Raises:
             EngineError: the engine failed.

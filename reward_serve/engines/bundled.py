@@ -11,8 +11,7 @@ from typing import Protocol, cast
 
 CACHE_VARIABLE = "REWARD_SERVE_CACHE"
 
-Step = Callable[[str], None]
-"""Called with a description of each step of a preparation as it begins."""
+Step = Callable[[str], None]  # called with what each step of a preparation does, as it begins
 
 
 class BundledModelError(RuntimeError):
@@ -35,11 +34,7 @@ class Judge(Protocol):
 
 @cache
 def bundled_judge() -> Judge:
-    """The bundled judge.
-
-    Raises:
-        BundledModelError: it is not installed.
-    """
+    """The bundled judge; raises ``BundledModelError`` if it is not installed."""
     found = tuple(entry_points(group="reward_serve.judge"))
     if not found:
         raise BundledModelError(
@@ -52,7 +47,6 @@ def bundled_judge() -> Judge:
 
 def cache_folder() -> Path:
     """``REWARD_SERVE_CACHE``, or ``reward_serve`` in the user's cache folder."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
+    if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "reward_serve"

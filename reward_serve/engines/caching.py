@@ -48,10 +48,8 @@ class CachingEngine:
     def __init__(self, engine: LanguageModel, max_bytes: int) -> None:
         self.tokenizer = engine.tokenizer
         self.max_model_len = engine.max_model_len
-        self.hits = 0
-        """Calls answered from the cache or by a concurrent call."""
-        self.misses = 0
-        """Calls passed to the engine."""
+        self.hits = 0  # calls answered from the cache or by a concurrent call
+        self.misses = 0  # calls passed to the engine
         self._engine = engine
         self._kept: LRUCache[bytes, LabelOutput | TextOutput] = LRUCache(max_bytes, _size)
         self._flights: dict[bytes, _Flight] = {}

@@ -22,11 +22,7 @@ def is_folder(model: str) -> bool:
 
 
 def check_checkpoint(model: str) -> Path:
-    """Check that a checkpoint folder is complete, and return it.
-
-    Raises:
-        CheckpointError: a file is missing or truncated.
-    """
+    """The folder; raises ``CheckpointError`` if a file is missing or truncated."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise CheckpointError(
@@ -74,10 +70,6 @@ def check_hub_id(model: str, revision: str | None = None) -> None:
 
     Temporary failures of the hub are left to the engine, which retries.
 
-    Args:
-        model: a hub id such as Qwen/Qwen3-4B-Instruct-2507.
-        revision: a branch, tag or commit; None for the default branch.
-
     Raises:
         CheckpointError: the hub is unreachable, or has no such model for this account.
     """
@@ -117,11 +109,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a checkpoint's file.
-
-    Raises:
-        CheckpointError: it is missing or not JSON.
-    """
+    """A checkpoint's file; raises ``CheckpointError`` if it is missing or not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -11,18 +11,13 @@ import json
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from reward_serve.config.engine import (
-    BUNDLED_MODEL,
-    NO_ADAPTER,
-    SHIPPED_ADAPTER,
-    EngineConfig,
-)
+from reward_serve.config.engine import BUNDLED_MODEL, NO_ADAPTER, SHIPPED_ADAPTER, EngineConfig
 from reward_serve.engines.base import (
     TURN,
     EngineError,
@@ -59,12 +54,9 @@ _GPU_BATCHED_TOKENS = 16_384
 
 
 def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -> dict[str, Any]:
-    """The arguments of vLLM's ``AsyncEngineArgs`` for this configuration.
+    """The arguments of vLLM's ``AsyncEngineArgs`` for a folder or a hub id.
 
-    Args:
-        config: the ``engine`` section of the deployments file.
-        model: a folder or a hub id.
-        num_gpus: the replica's number or share of GPUs; scales the default memory use.
+    ``num_gpus``, the replica's number or share of GPUs, scales the default memory use.
     """
     arguments = {"model": str(model), **config.model_dump(include=_AS_IN_VLLM)}
     arguments |= {"disable_log_stats": True, "scheduling_policy": "priority"}  # by TURN
@@ -92,11 +84,7 @@ def engine_arguments(config: EngineConfig, model: Path | str, num_gpus: float) -
 
 
 def locate(config: EngineConfig) -> Path | str:
-    """The model's folder, prepared or checked, or its hub id.
-
-    Raises:
-        CheckpointError: the folder cannot be served, or the hub has no such model.
-    """
+    """The model's folder, prepared or checked, or its hub id; or a ``CheckpointError``."""
     if config.model == BUNDLED_MODEL:
         int8 = config.device == "cpu" and dtype_of(config) == "int8"
         judge = bundled_judge()
@@ -179,10 +167,7 @@ def dtype_of(config: EngineConfig) -> str:
 
 
 def instruction_set(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The instruction set for matrix products, as oneDNN names it; ``other`` if unknown.
-
-    ``ONEDNN_MAX_CPU_ISA`` limits it.
-    """
+    """The instruction set for matrix products, as oneDNN names and limits it, or ``other``."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -200,8 +185,7 @@ _PROBE_TIMEOUT_S = 10.0
 class VllmRunner(FrozenModel):
     """The base class of vLLM engines; create one with ``start``."""
 
-    runner: ClassVar[str]
-    """vLLM's runner: ``generate`` or ``pooling``."""
+    runner: ClassVar[str]  # vLLM's: generate or pooling
 
     def __init__(self, llm: Any, config: EngineConfig) -> None:
         from vllm.inputs.engine import tokens_input
@@ -216,11 +200,7 @@ class VllmRunner(FrozenModel):
 
     @classmethod
     async def start(cls, config: EngineConfig, num_cpus: float, num_gpus: float) -> Self:
-        """Start an engine in child processes of this one.
-
-        Raises:
-            CheckpointError: the model cannot be served by this engine.
-        """
+        """Start an engine in child processes; raises ``CheckpointError`` if it cannot be served."""
         model = await asyncio.to_thread(locate, config)
         if isinstance(model, Path):
             check_kind(model, is_classifier=cls.runner == "pooling")
@@ -280,13 +260,16 @@ class VllmRunner(FrozenModel):
         """Send the smallest possible request."""
         raise NotImplementedError
 
-    async def _run(self, outputs: AsyncIterator[Any]) -> Any:
+    async def _run(
+        self, call: Callable[..., AsyncIterator[Any]], token_ids: list[int], params: Any
+    ) -> Any:
+        """The last output of one of vLLM's methods."""
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-        output = None
+        output, tokens, number = None, self._input(token_ids), str(next(self._numbers))
         self._progress.submitted()
         try:
-            async for step in outputs:
+            async for step in call(tokens, params, number, priority=TURN.get()):
                 output = step
                 self._progress.advanced()
         except (EngineDeadError, EngineGenerateError) as error:
@@ -352,9 +335,9 @@ class VllmEngine(VllmRunner):
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
         )
-        output = await self._generated(prompt, params)
+        output = await self._run(self._llm.generate, prompt.token_ids, params)
         found = output.outputs[0].logprobs[0]
-        return LabelOutput({label: found[i].logprob for label, i in ids.items()}, _usage(output))
+        return LabelOutput({label: found[i].logprob for label, i in ids.items()}, _usage(output, 1))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Generate the assistant's reply."""
@@ -368,10 +351,11 @@ class VllmEngine(VllmRunner):
             thinking_token_budget=sampling.thinking_tokens,
             output_kind=RequestOutputKind.CUMULATIVE,  # each step counts as progress
         )
-        output = await self._generated(prompt, params)
+        output = await self._run(self._llm.generate, prompt.token_ids, params)
         written = output.outputs[0]
         text = self.tokenizer.written(written.token_ids, written.text)
-        return TextOutput(text, written.finish_reason == "length", _usage(output))
+        usage = _usage(output, len(written.token_ids))
+        return TextOutput(text, written.finish_reason == "length", usage)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """Answer by ``vllm serve``'s own code; control tokens in messages and tools stay text."""
@@ -433,16 +417,12 @@ class VllmEngine(VllmRunner):
     async def _probe(self) -> None:
         await self.label_logprobs(Prompt((), [0], {"": 0}), [""])
 
-    async def _generated(self, prompt: Prompt, params: Any) -> Any:
-        tokens, number = self._input(prompt.token_ids), str(next(self._numbers))
-        return await self._run(self._llm.generate(tokens, params, number, priority=TURN.get()))
 
-
-def _usage(output: Any) -> Usage:
+def _usage(output: Any, completion_tokens: int = 0) -> Usage:
     return Usage(
         prompt_tokens=len(output.prompt_token_ids),
         cached_tokens=output.num_cached_tokens or 0,
-        completion_tokens=len(output.outputs[0].token_ids),
+        completion_tokens=completion_tokens,
     )
 
 
@@ -462,12 +442,8 @@ class VllmClassifier(VllmRunner):
         # Raw logits; the deployment's config says how they are normalised.
         task = "token_classify" if self.scores_steps else "classify"
         params = PoolingParams(task=task, use_activation=False, step_tag_id=tag)
-        prompt, number = self._input(list(token_ids)), str(next(self._numbers))
-        output = await self._run(self._llm.encode(prompt, params, number, priority=TURN.get()))
-        usage = Usage(
-            prompt_tokens=len(output.prompt_token_ids), cached_tokens=output.num_cached_tokens or 0
-        )
-        return LogitsOutput(output.outputs.data.float().flatten().tolist(), usage)
+        output = await self._run(self._llm.encode, list(token_ids), params)
+        return LogitsOutput(output.outputs.data.float().flatten().tolist(), _usage(output))
 
     async def _probe(self) -> None:
         await self.logits([0])
@@ -519,20 +495,14 @@ class ChatTokenizer:
 
     def chat(self, messages: Sequence[Mapping[str, Any]], enable_thinking: bool) -> str:
         """The conversation as text, up to the beginning of the assistant's turn."""
-        text: str = self._tokenizer.apply_chat_template(
-            list(messages),
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=enable_thinking,
-        )
-        return text
+        how = {"add_generation_prompt": True, "enable_thinking": enable_thinking}
+        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, **how))
 
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
     ) -> str:
         """The complete conversation as text, including the end of its last turn."""
-        text: str = self._tokenizer.apply_chat_template(list(messages), tools, tokenize=False)
-        return text
+        return str(self._tokenizer.apply_chat_template(list(messages), tools, tokenize=False))
 
     def written(self, ids: Sequence[int], text: str) -> str:
         """The generated text, with the control tokens of thinking and no text that looks like one.

@@ -44,7 +44,7 @@ _TOKEN = re.compile(
 _LONGEST_TOKEN = 44
 _SHORTEST_OVERLAP = 32  # characters besides whitespace; fewer might agree by accident
 _MOST_PLACES = 1_000
-_SPACE, _CHARACTER = re.compile(r"\s*"), re.compile(r"\S")
+_PADDING, _CHARACTER = re.compile(rf"\A(?:\s*+(?:{_TOKEN.pattern}))++"), re.compile(r"\S")
 
 
 class CompatRoutes:
@@ -174,12 +174,7 @@ def slime_item(body: Any) -> dict[str, Any]:
 def rewards_of(
     results: list[dict[str, Any]], absent: float | None, template: str | None = None
 ) -> list[float | None]:
-    """The scores, with ``absent`` in place of missing ones.
-
-    Args:
-        results: the reward model's results.
-        absent: ``server.absent_reward``.
-        template: the template in the URL.
+    """The scores, with ``absent``, if it is not None, in place of missing ones.
 
     Raises:
         HTTPException: a score is missing and ``absent`` is None: 503 if a retry may bring one, else
@@ -225,16 +220,16 @@ def _response(index: int, query: str, prompt: str) -> str:
 
     The prompt may have been decoded with different whitespace.
     """
-    text, start = prompt[_after_tokens(prompt) :], _after_tokens(query)
-    if text and query.startswith(text, start):
-        return _without_turn_end(query[start + len(text) :])
-    if not (length := _overlap("".join(text.split()), "".join(query[start:].split()))):
+    text, query = _PADDING.sub("", prompt), _PADDING.sub("", query)
+    if text and query.startswith(text):
+        return _without_turn_end(query[len(text) :])
+    if not (length := _overlap("".join(text.split()), "".join(query.split()))):
         raise HTTPException(
             422,
             f"prompts.{index}: query.{index} begins neither with it nor with its end; send the "
             "prompt as sampled",
         )
-    last = next(islice(_CHARACTER.finditer(query, start), length - 1, None))
+    last = next(islice(_CHARACTER.finditer(query), length - 1, None))
     return _without_turn_end(query[last.end() :])
 
 
@@ -249,14 +244,6 @@ def _overlap(prompt: str, query: str) -> int:
         if query.startswith(prompt[place:]):
             return len(prompt) - place
     return 0
-
-
-def _after_tokens(text: str) -> int:
-    """The start of the text after padding tokens."""
-    place = 0
-    while token := _TOKEN.match(text, _SPACE.match(text, place).end()):  # type: ignore[union-attr]
-        place = token.end()
-    return place
 
 
 def _without_turn_end(text: str) -> str:

@@ -40,25 +40,14 @@ _Run = tuple[list[int], int | None]
 
 @dataclass(frozen=True)
 class Conversation:
-    """A rendered conversation.
-
-    Attributes:
-        token_ids: the prompt.
-        shown: index of each turn that was kept, to the number of characters cut from its
-            beginning.
-    """
+    """A rendered conversation."""
 
     token_ids: list[int]
-    shown: Mapping[int, int]
+    shown: Mapping[int, int]  # each turn that was kept, to the characters cut from its beginning
 
 
 class ConversationRenderer:
-    """Renders conversations for one model.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        max_tokens: maximum tokens of a conversation.
-    """
+    """Renders conversations of at most ``max_tokens`` for one model."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
         self._tokenizer = tokenizer
@@ -153,17 +142,16 @@ class ConversationRenderer:
     ) -> list[tuple[str, int | None]]:
         """The text of the conversation that ``render`` has ``shown``, in parts.
 
-        Returns:
-            Each part with the index of its turn; None for the chat template's text.
+        Each has the index of its turn, or None if it is the chat template's.
         """
         turns, tools = self._safe(turns, tools)
         show = partial(self._tokenizer.conversation, tools=tools)
-        texts, places = self.contents(turns), list(shown)
+        texts, kept = self.contents(turns), list(shown)
         parts: list[tuple[str, int | None]] = []
-        for text, place in _parts([turns[i] for i in places], show, tools):
+        for text, place in _parts([turns[i] for i in kept], show, tools):
             parts.append((text, None))
             if place is not None:
-                parts.append((texts[places[place]][shown[places[place]] :], places[place]))
+                parts.append((texts[kept[place]][shown[kept[place]] :], kept[place]))
         return parts
 
     def contents(self, turns: Sequence[Turn]) -> list[str]:

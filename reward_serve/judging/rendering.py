@@ -26,14 +26,12 @@ from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
 
 Encode = Callable[[str], tuple[list[int], Sequence[int]]]
 """Tokenises a text: token ids, and the character offset at which each starts."""
-JOINT = "\n...\n"
-"""Replaces the text that was cut between beginning and end."""
+JOINT = "\n...\n"  # replaces the text that was cut between beginning and end
 CHARACTERS_A_TOKEN = 32
 """An upper bound, so that the work is bounded for any text; the average is far lower."""
 END_TOKENS = 32
 """Shown of a response's end if its answer comes far before it; more text would distract."""
-OFTEN_CHARACTERS = 8
-"""Of a token; few texts exceed it."""
+OFTEN_CHARACTERS = 8  # of a token; few texts exceed it
 _EDGE = 8  # tokens where a part begins or ends, which may differ from the whole text's
 _IN_WORD = frozenset("0123456789.,/%-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -56,37 +54,22 @@ class Read(NamedTuple):
 
 
 class Shortened(NamedTuple):
-    """A response, cut to its budget.
+    """A response, cut to its budget."""
 
-    Attributes:
-        text: the remaining text, with ``JOINT`` if the middle was cut.
-        ids: its tokens.
-        cut_characters: number of characters that were cut.
-        head: number of characters before ``JOINT``; 0 without it.
-    """
-
-    text: str
+    text: str  # with JOINT if the middle was cut
     ids: list[int]
     cut_characters: int
-    head: int
+    head: int  # characters before JOINT; 0 without it
 
 
 class ShownTurns(NamedTuple):
-    """A conversation as it is shown.
-
-    Attributes:
-        text: the text.
-        ids: its tokens.
-        cut: the turn, start and end of each text that is not shown, in characters.
-        cut_turns: number of turns that are left out.
-        images: those of the turns that are shown.
-    """
+    """A conversation as it is shown."""
 
     text: str
     ids: list[int]
-    cut: list[tuple[int, int, int]]
-    cut_turns: int
-    images: list[dict[str, JsonValue]]
+    cut: list[tuple[int, int, int]]  # turn, start and end of each text that is not shown
+    cut_turns: int  # number of turns that are left out
+    images: list[dict[str, JsonValue]]  # of the turns that are shown
 
 
 def shortened(
@@ -205,21 +188,13 @@ _Turn = tuple[str, Parts]
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A rendered template, split at its fields.
-
-    Attributes:
-        turns: each message's role and text parts.
-        text: the whole prompt, as the chat template renders it; empty without a tokenizer.
-        runs: the same as token ids; empty without a tokenizer.
-        label_ids: each label's token after the prompt; empty without a tokenizer.
-        length: number of tokens without the fields.
-    """
+    """A rendered template, split at its fields; some are empty without a tokenizer."""
 
     turns: tuple[_Turn, ...]
-    text: Parts
-    runs: tuple[tuple[tuple[int, ...], str | None], ...]
-    label_ids: Mapping[str, int]
-    length: int
+    text: Parts  # the whole prompt, as the chat template renders it
+    runs: tuple[tuple[tuple[int, ...], str | None], ...]  # the same as token ids
+    label_ids: Mapping[str, int]  # each label's token after the prompt
+    length: int  # tokens without the fields
 
     def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
@@ -235,11 +210,9 @@ class Skeleton:
 
 
 class Renderer:
-    """Renders prompts for one tokenizer.
+    """Renders prompts for one tokenizer, without one as messages only.
 
-    Args:
-        tokenizer: the judge's tokenizer; None to render messages only.
-        max_prompt_tokens: maximum tokens of a prompt and its completion.
+    ``max_prompt_tokens`` are of a prompt and its completion.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, max_prompt_tokens: int) -> None:
@@ -251,11 +224,7 @@ class Renderer:
         self._read_long = lru_cache(_LONG_TEXTS)(self._read_any)  # a conversation's states repeat
 
     def label_ids(self, template: Template) -> Mapping[str, int]:
-        """Label to token id; empty without a tokenizer.
-
-        Raises:
-            LabelError: a label is not a single token, or two labels share a token.
-        """
+        """Label to token id, empty without a tokenizer; or a ``LabelError``."""
         return self.skeleton(template, "label", False).label_ids
 
     def render(
@@ -380,7 +349,7 @@ class Renderer:
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
         key = (template.name, template.digest, mode, enable_thinking)
-        skeleton = self._skeletons.get(key)
+        skeleton = self._skeletons.get(key)  # which another thread may clear
         if skeleton is None:
             skeleton = self._build(template, mode, enable_thinking)
             if len(self._skeletons) >= _MAX_SKELETONS:  # requests may send inline templates

@@ -35,19 +35,12 @@ _NO_NAME = re.compile(r"[^\w.:/-]")
 
 
 class Cutting(NamedTuple):
-    """How much of a conversation is shown: maximum tokens of a turn's text, None for all.
+    """How much of a conversation is shown: maximum tokens of a turn's text, None for all."""
 
-    Attributes:
-        tools: of an old tool output.
-        texts: of other old turns, except the task.
-        turns: number of the oldest assistant turns, with what follows them, to leave out.
-        last: in the last two assistant turns and what follows them.
-    """
-
-    tools: int | None = None
-    texts: int | None = None
-    turns: int = 0
-    last: int | None = None
+    tools: int | None = None  # of an old tool output
+    texts: int | None = None  # of other old turns, except the task
+    turns: int = 0  # the oldest assistant turns, with what follows them, to leave out
+    last: int | None = None  # in the last two assistant turns and what follows them
 
 
 def shown_turns(
@@ -79,11 +72,7 @@ class _Turns:
     """The turns of a view, to be shown in several ways; pieces are read when they are needed."""
 
     def __init__(
-        self,
-        request: ScoreRequest,
-        template: Template,
-        encode: Encode,
-        shown: Callable[[str], str],
+        self, request: ScoreRequest, template: Template, encode: Encode, shown: Callable[[str], str]
     ) -> None:
         turns, view = request.conversation, template.view
         self._turns, self._shown, self._encode = turns, shown, encode
@@ -91,12 +80,11 @@ class _Turns:
         seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
         self._seen = seen[-1:] if view == "last" else seen
         self.begins = [i for i in self._seen if turns[i].role == "assistant"]
-        """The assistant turns."""
         self._first = self.begins[0] if self.begins else len(turns)
         self._recent = self.begins[-2] if len(self.begins) > 1 else self._first
         self._texts = {i: _text_of(turns[i]) for i in self._seen}
         self._tags = list(_tags(turns))
-        self._ends = {i: _calls_of(turns[i]) + "\n</turn>" for i in self._seen}
+        self._ends = {i: _end(turns[i]) for i in self._seen}
 
     def length(self, how: Cutting, budget: int) -> int:
         """The number of tokens; an estimate if its characters suggest that it does not fit."""
@@ -126,10 +114,10 @@ class _Turns:
         for i in kept:
             if how.turns and i == self.begins[how.turns]:
                 left_out = len(self._seen) - len(kept)
-                pieces.append((i, self._fixed(f"\n({left_out} turns left out)")))
-            pieces.append((i, self._fixed(("\n" if pieces else "") + self._tags[i])))
-            pieces.append((i, self._piece(self._shown, self._texts[i], self._limit(i, how))))
-            pieces.append((i, self._fixed(self._ends[i])))
+                pieces.append((i, self._piece(str, f"\n({left_out} turns left out)")))
+            tag = ("\n" if pieces else "") + self._tags[i]
+            text = self._piece(self._shown, self._texts[i], self._limit(i, how))
+            pieces += [(i, self._piece(str, tag)), (i, text), (i, self._piece(str, self._ends[i]))]
         return pieces
 
     def _kept(self, how: Cutting) -> list[int]:
@@ -143,10 +131,7 @@ class _Turns:
             return how.last
         return how.tools if self._turns[turn].role == "tool" else how.texts
 
-    def _fixed(self, text: str) -> Shortened:
-        return self._piece(str, text, None)
-
-    def _piece(self, shown: Callable[[str], str], text: str, most: int | None) -> Shortened:
+    def _piece(self, shown: Callable[[str], str], text: str, most: int | None = None) -> Shortened:
         """A text, cut in its middle to at most that many tokens."""
         key = shown, text, most
         if key not in self._read and most is not None:
@@ -185,9 +170,9 @@ def _text_of(turn: Message) -> str:
     return "".join(str(part.get("text", "[image]")) for part in turn.content)
 
 
-def _calls_of(turn: Message) -> str:
-    calls = turn.tool_calls or ()
-    return "".join(f"\n<call>\n{defuse(call.shown)}\n</call>" for call in calls)
+def _end(turn: Message) -> str:
+    calls = (f"\n<call>\n{defuse(call.shown)}\n</call>" for call in turn.tool_calls or ())
+    return "".join(calls) + "\n</turn>"
 
 
 def _tags(turns: Sequence[Message]) -> Iterator[str]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the estimate
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
-_PER_ROUND = 8  # slots for one batch in a round, a usual group
 
 _Queue = OrderedDict[asyncio.Future[None], None]
 
@@ -91,27 +90,21 @@ class Admission:
         window: decides how many of them, as it grows and shrinks.
         queued: maximum items waiting; ``place`` rejects further items, except those of a key that
             has less than its share: the whole, divided by the keys with items here.
-        per_round: slots for one batch in a round.
+        per_round: slots for one batch in a round; a usual group.
     """
 
     def __init__(
-        self,
-        concurrent: int,
-        queued: int,
-        window: Window | None = None,
-        per_round: int = _PER_ROUND,
+        self, concurrent: int, queued: int, window: Window | None = None, per_round: int = 8
     ) -> None:
         self._concurrent, self._window = concurrent, window
         self._busy = 0
-        self.capacity = concurrent + queued
-        """Maximum items in progress or waiting."""
+        self.capacity = concurrent + queued  # maximum items in progress or waiting
         self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
         self._per_round = per_round
         self._lanes: dict[object, Admission] = {}
         self._pace = Pace()
         self._turn = 0  # the latest that has ended
-        self.items = 0
-        """Items in progress, in a lane or waiting."""
+        self.items = 0  # in progress, in a lane or waiting
 
     @property
     def slots(self) -> int:
@@ -265,9 +258,7 @@ class Pace:
 
     def seconds(self, items: int) -> float:
         """The estimated time for a number of items; 0 without enough data."""
-        if self._seen < _ITEMS_TO_TRUST:
-            return 0.0
-        return items * self._seconds / self._items
+        return items * self._seconds / self._items if self._seen >= _ITEMS_TO_TRUST else 0.0
 
 
 @asynccontextmanager
@@ -300,8 +291,6 @@ def replicas_for_items(ctx: AutoscalingContext) -> tuple[float, dict[str, Any]]:
     of waiting calls starts the first replica.
     """
     reported = (ctx.aggregated_metrics or {}).get("items", {})
-    items = sum(reported.values())
-    target = ctx.config.target_ongoing_requests
     if not reported:
         return float(ctx.target_num_replicas), {}
-    return items / target, {}
+    return sum(reported.values()) / ctx.config.target_ongoing_requests, {}

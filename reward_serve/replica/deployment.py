@@ -14,19 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reward_serve.config.models import (
-    LENGTH,
-    CascadeModel,
-    ClassifierModel,
-    CompositeModel,
-    JudgeModel,
-    MemberConfig,
-    ModelConfig,
-    RemoteModel,
-    RubricModel,
-    RuleModel,
-    reads_rubric,
-)
+from reward_serve.config import models
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import VllmClassifier, VllmEngine
 from reward_serve.explanation import Explanation
@@ -50,20 +38,15 @@ _FLUSH_PERIOD_S = 1.0
 
 
 class RewardReplica(Scorer):
-    """One replica of one reward model: a ``Scorer`` with what Serve asks of a replica.
-
-    Args:
-        model: a ``ModelConfig`` as plain data.
-        explain: whether results are explained.
-    """
+    """A replica of one reward model, a ``ModelConfig`` as plain data: a ``Scorer`` for Serve."""
 
     async def __init__(self, model: dict[str, Any], explain: bool = True) -> None:  # type: ignore[misc]
         began = time.monotonic()
-        config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
+        config: models.ModelConfig = TypeAdapter(models.ModelConfig).validate_python(model)
         self._config = config
         self._model = await _start(config)
         self._start_s = {"model": round(time.monotonic() - began, 2)}
-        self._model.reads_rubric = reads_rubric(config)
+        self._model.reads_rubric = models.reads_rubric(config)
         window = getattr(self._model.engine, "window", None)
         super().__init__(
             config.name,
@@ -111,17 +94,17 @@ class RewardReplica(Scorer):
 
     async def _first_verdict(self) -> None:
         """Score one request at start-up, so that callers do not wait for one-time work."""
-        if isinstance(self._config, RuleModel) and self._config.rule.verifier == "function":
-            return  # a custom function may need other fields
-        if isinstance(self._config, CompositeModel | CascadeModel):
+        if isinstance(self._config, models.CombinedModel):
             return  # its members may start later
+        if isinstance(self._config, models.RuleModel) and self._config.rule.function:
+            return  # which may need other fields
         began = time.monotonic()
         body = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
         rubric = [{"name": "first", "text": "It states a number."}]
         result = await self.score({**body, "rubric": rubric} if self._model.reads_rubric else body)
         if self._model.describe().get("outage"):
             return  # the endpoint may come back, and other models are to serve meanwhile
-        refused = isinstance(self._config, RemoteModel) and result["status"] == "invalid"
+        refused = isinstance(self._config, models.RemoteModel) and result["status"] == "invalid"
         if refused or result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
         self._start_s["first verdict"] = round(time.monotonic() - began, 2)
@@ -149,9 +132,9 @@ class RewardReplica(Scorer):
             self._model.close()
 
 
-def _member(member: MemberConfig) -> Ask:
+def _member(member: models.MemberConfig) -> Ask:
     """The function that sends a composite's or cascade's request to a member, by handle."""
-    if (member.model, member.application) == (LENGTH, None):
+    if (member.model, member.application) == (models.LENGTH, None):
         return length
     from ray import serve
 
@@ -172,21 +155,21 @@ def _member(member: MemberConfig) -> Ask:
     return ask
 
 
-async def _start(config: ModelConfig) -> RewardModel:
+async def _start(config: models.ModelConfig) -> RewardModel:
     shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
     match config:
-        case RubricModel():
+        case models.RubricModel():
             return RubricJudge(config, await VllmEngine.start(config.engine, *shares))
-        case JudgeModel():
+        case models.JudgeModel():
             return Judge(config, await VllmEngine.start(config.engine, *shares))
-        case ClassifierModel():
+        case models.ClassifierModel():
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
-        case RemoteModel():
+        case models.RemoteModel():
             kind = RubricJudge if config.rubric else Judge
             return kind(config, OpenAIEngine(config))
-        case CompositeModel():
-            return Composite(config, list(map(_member, config.composite.members)))
-        case CascadeModel():
-            return Cascade(config, list(map(_member, config.cascade.members)))
-        case RuleModel():
+        case models.CompositeModel():
+            return Composite(config, list(map(_member, config.members)))
+        case models.CascadeModel():
+            return Cascade(config, list(map(_member, config.members)))
+        case models.RuleModel():
             return RuleRewardModel(config)

@@ -43,10 +43,7 @@ class _Cohort:
 class Cohorts:
     """Collects the requests of groups. Pure asyncio, for one event loop.
 
-    Args:
-        judge: judges a cohort.
-        wait: fraction of a request's deadline to wait for others.
-        limit: maximum requests that wait.
+    At most ``limit`` requests wait for others, each for the share ``wait`` of its deadline.
     """
 
     def __init__(self, judge: JudgeGroup, wait: float, limit: int) -> None:
@@ -54,8 +51,7 @@ class Cohorts:
         self._wait = wait
         self._limit = limit
         self._cohorts: dict[_Key, _Cohort] = {}
-        self.waiting = 0
-        """Requests that wait for others of their group or for its result."""
+        self.waiting = 0  # requests that wait for others of their group or for its result
 
     async def score(self, request: ScoreRequest, api_key: str | None = None) -> ScoreResult:
         """The result of a request with ``group`` and ``group_size``, judged with its group.
@@ -160,6 +156,5 @@ class Cohorts:
 
 def _final(result: ScoreResult) -> ScoreResult:
     """Make a member's failure final if others were scored: a retry could not be compared."""
-    if result.status not in RETRIED:
-        return result
-    return result.model_copy(update={"status": Status.TIMEOUT})
+    final = {"status": Status.TIMEOUT} if result.status in RETRIED else {}
+    return result.model_copy(update=final)

@@ -21,11 +21,8 @@ from reward_serve.schema import ScoreRequest, Status
 
 logger = logging.getLogger("ray.serve")
 
-Asked = ScoreRequest | None
-"""A request as an observer sees it; None if it was not valid."""
-
-CANCELLED = "cancelled"
-"""The status of a request whose caller cancelled it, for observers."""
+Asked = ScoreRequest | None  # as an observer sees it; None if it was not valid
+CANCELLED = "cancelled"  # the status, for observers, of a request whose caller cancelled it
 
 _LINES_A_SECOND = 20
 _REASON_CHARACTERS = 200
@@ -105,10 +102,7 @@ _SECONDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.
 _OF_MODEL = {
     "cache": ("cache", "Hits and misses of the verdict cache."),
     "audit": ("audits", "Requests scored by rules and model: whether they agreed."),
-    "group": (
-        "group_comparisons",
-        "Pairs of a group's responses: whether both orders agreed; and cycles.",
-    ),
+    "group": ("group_comparisons", "Pairs of a group's responses: whether both orders agreed."),
     "composite": ("composites", "Requests scored by a composite: whether members agreed."),
     "cascade": ("cascades", "Requests that a cascade asked each member (outcome)."),
 }
@@ -118,9 +112,8 @@ _OF_MODEL = {
 class Metrics(Observer):
     """Counters and histograms of one replica; docs/reference/metrics.md lists them.
 
-    Args:
-        items: returns the number of items in progress or waiting.
-        describe: returns the reward model's description, which has some of ``_OF_MODEL``.
+    ``items`` returns the number of items in progress or waiting; ``describe`` the reward model's
+    description, which has some of ``_OF_MODEL``.
     """
 
     def __init__(self, items: Callable[[], int], describe: Callable[[], Mapping[str, Any]]) -> None:
@@ -172,8 +165,7 @@ class Metrics(Observer):
                     self._reported[name, outcome] = count
 
 
-_KEYS = ("run", "step", "sample")
-"""What trainers send as metadata, so that a log can be read by step."""
+_KEYS = ("run", "step", "sample")  # that trainers send as metadata: a log can be read by step
 _FILES = 2
 _QUEUED_LINES = 10_000
 _RESULT = (
@@ -186,8 +178,7 @@ class VerdictLog(Observer):
     """Appends sampled requests to ``verdicts-MODEL-PID.jsonl``, from a separate thread.
 
     Every verdict's line has the same keys; ``run``, ``step`` and ``sample`` are of its metadata.
-    Requests without a verdict have their ``status`` and ``reason``, cancelled requests have the
-    status ``cancelled``. An audit of a logged request is a line of its own (``audited``).
+    An audit of a logged request is a line of its own (``audited``).
 
     Requests are sampled by their hash, so equal requests are either all sampled or not, in every
     replica. The two newest files are kept, with ``max_mib`` in total; only their owner can read
@@ -202,10 +193,8 @@ class VerdictLog(Observer):
     """
 
     def __init__(self, model: str, config: VerdictLogConfig) -> None:
-        self._model = model
-        self._config = config
-        folder = Path(config.folder or ".").expanduser()
-        path = folder / f"verdicts-{model}-{os.getpid()}.jsonl"
+        self._model, self._config = model, config
+        path = Path(config.folder or ".", f"verdicts-{model}-{os.getpid()}.jsonl").expanduser()
         self._file = LineFile(path, logger, int(config.max_mib * 2**20 / _FILES))
         self._file.create()
         self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED_LINES)

@@ -22,14 +22,7 @@ from reward_serve.engines.base import (
     TextOutput,
     UnusableReplyError,
 )
-from reward_serve.explanation import (
-    Explanation,
-    FieldName,
-    FieldSpan,
-    RuleOutcome,
-    ShownPrompt,
-    Span,
-)
+from reward_serve.explanation import Explanation, FieldSpan, RuleOutcome, ShownPrompt, Span
 from reward_serve.judging.rendering import Parts
 from reward_serve.schema import DOWN_S, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve_answers import Grade
@@ -39,13 +32,10 @@ if TYPE_CHECKING:
     from reward_serve.reward_models.group import GroupJudge
 
 T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 MODELS_SHARE = 0.9
 """Share of a deadline for the model's answers; the rest is for a result without the late ones."""
-
-
 _HASHED_CHARACTERS = 4096
 
 Audited = Callable[[ScoreRequest, str | None, float, float], None]
@@ -65,24 +55,18 @@ class RewardModel(Protocol):
 
     chat: Callable[[ChatRequest], Awaitable[dict[str, Any]]] | None = None
     """A chat completion with one answer, if the model generates text."""
-    groups: GroupJudge | None = None
-    """Judges groups of responses, if the model compares them."""
-    reads_rubric: bool = True
-    """If false, a request with a rubric is invalid."""
-    audited: Audited | None = None
-    """Called after each audit, if the model audits."""
-    scores_turns: bool = False
-    """If false, a request with ``turns`` is invalid."""
+    groups: GroupJudge | None = None  # if the model compares responses
+    reads_rubric: bool = True  # if false, a request with a rubric is invalid
+    audited: Audited | None = None  # called after each audit, if the model audits
+    scores_turns: bool = False  # if false, a request with ``turns`` is invalid
     engine: FrozenModel | None = None
-    """The engine that runs the model, if it has one."""
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; cancelling the call aborts its work.
 
         Args:
             request: its ``timeout_s`` is the time left until its deadline.
-            trace: records how the result came about and what the alternatives are, step by step,
-                so that a failure keeps the earlier steps; None unless the result is explained.
+            trace: records how the result came about; None unless the result is explained.
 
         Returns:
             The result without ``id``, ``metadata``, ``model`` and ``latency_ms``, which the
@@ -175,22 +159,13 @@ _UNTIMED = nullcontext()
 
 @dataclass
 class Trace:
-    """Filled by a reward model step by step, so that a failure keeps the earlier steps.
-
-    Attributes:
-        rule: the rules' outcome.
-        model: the model's result.
-        prompts: functions that describe each prompt; called after scoring, off the event loop.
-        cached: whether all answers came from the verdict cache; None until a model answered.
-        seconds: time of each part that ran, from its first call to the end of its last.
-        members: explanations of a composite's or cascade's members.
-    """
+    """Filled by a reward model step by step, so that a failure keeps the earlier steps."""
 
     rule: RuleOutcome | None = None
     model: ScoreResult | None = None
-    prompts: list[Callable[[], ShownPrompt]] = field(default_factory=list)
-    cached: bool | None = None
-    seconds: dict[Part, float] = field(default_factory=dict)
+    prompts: list[Callable[[], ShownPrompt]] = field(default_factory=list)  # called after scoring
+    cached: bool | None = None  # whether all answers came from the cache; None without answers
+    seconds: dict[Part, float] = field(default_factory=dict)  # first call's begin to last one's end
     members: dict[str, Explanation] | None = None
     _began: dict[Part, float] = field(default_factory=dict)
 
@@ -229,7 +204,7 @@ def filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan
         text += part
         if name is not None:
             start, text = len(text), text + values[name]
-            spans.append(FieldSpan(field=cast(FieldName, name), start=start, end=len(text)))
+            spans.append(FieldSpan(field=cast(Any, name), start=start, end=len(text)))
     return text, spans
 
 

@@ -16,8 +16,7 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from reward_serve.messages import Message, Text, as_json, utf8_bytes
 from reward_serve.schema import MAX_MESSAGES, MAX_TOOLS, Count, Seed, Timeout
 
-CHAT_TIMEOUT_S = 600.0
-"""The default deadline, as in OpenAI's clients."""
+CHAT_TIMEOUT_S = 600.0  # the default deadline, as in OpenAI's clients
 MAX_ANSWERS = 8
 _MAX_SCHEMA_BYTES = 2**14  # vLLM reads a schema on the event loop, in up to 0.3 s without patterns
 _EMPTY: tuple[Any, ...] = (None, [], {})

@@ -37,11 +37,7 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class Classifier(RewardModel):
-    """A sequence-classification reward model.
-
-    Raises:
-        ValueError: ``classifier.steps`` does not fit the model.
-    """
+    """A reward model; raises ``ValueError`` if ``classifier.steps`` does not fit the engine's."""
 
     scores_turns = True
 
@@ -91,7 +87,6 @@ class Classifier(RewardModel):
         return result
 
     def _steps(self, request: ScoreRequest, turns: Sequence[Mapping[str, Any]]) -> list[str]:
-        """The steps of the last turn."""
         last = turns[-1]
         if request.turns or request.tools or last["role"] != "assistant" or "tool_calls" in last:
             raise InvalidRequestError(
@@ -177,11 +172,7 @@ def _place(request: ScoreRequest, turns: Sequence[object], turn: int) -> dict[st
 
 
 def conversation(request: ScoreRequest) -> list[dict[str, Any]]:
-    """The turns of a request's conversation as a chat template takes them.
-
-    Raises:
-        InvalidRequestError: it has neither messages nor a question, or both, or an image.
-    """
+    """The turns of a request with messages or a question as a chat template takes them."""
     if bool(request.messages) is bool(request.question):
         raise InvalidRequestError(
             "messages: a classifier scores a conversation; send messages or a question, not both"

@@ -21,7 +21,7 @@ from reward_serve.config.models import (
     MemberConfig,
 )
 from reward_serve.explanation import Explanation
-from reward_serve.reward_models.base import RewardModel, Trace, summed_usage
+from reward_serve.reward_models.base import MODELS_SHARE, RewardModel, Trace, summed_usage
 from reward_serve.schema import (
     Component,
     ScoreRequest,
@@ -34,7 +34,6 @@ from reward_serve.schema import (
 
 Scores = Sequence[tuple[float, float]]
 
-_MEMBER_DEADLINE = 0.9  # of the request's, so that an absent member leaves time for an answer
 _CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
 
 # Statuses to report when parts are missing, retryable ones first.
@@ -98,11 +97,7 @@ def no_score(
 ) -> tuple[Status, str]:
     """Status and reason of an aggregate without a score; retryable if a retry could produce it.
 
-    Args:
-        parts: every part by name; at least one has no score.
-        needed: the number of parts that must have a score.
-        what: how the parts are called.
-        required: the parts that must have a score.
+    Of all ``parts``, called ``what``, ``needed`` must have a score, the ``required`` among them.
     """
     failed = {name: part for name, part in parts.items() if part.score is None}
     permanent = sum(part.status in _PERMANENT for part in failed.values())
@@ -144,7 +139,7 @@ class Composite(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request by the members' scores; a trace has their explanations."""
-        within_s = _MEMBER_DEADLINE * request.timeout_s
+        within_s = MODELS_SHARE * request.timeout_s
         pairs = zip(self._members.values(), self._asks, strict=True)
         calls = (_answer(ask, _body(request, m, within_s), trace is not None) for m, ask in pairs)
         named = dict(zip(self._members, await asyncio.gather(*calls), strict=True))
@@ -175,11 +170,8 @@ class Composite(RewardModel):
             "fingerprint": self._fingerprint(results.values()),
             "critique": next((r.critique for r in results.values() if r.critique), None),
         }
-        scores = [
-            (part.score, self._members[name].weight)
-            for name, part in parts.items()
-            if part.score is not None
-        ]
+        scored = ((self._members[name].weight, part.score) for name, part in parts.items())
+        scores = [(score, weight) for weight, score in scored if score is not None]
         if len(scores) < self._quorum:
             status, reason = no_score(parts, self._quorum, "members")
             details |= retry_details(results.values())
@@ -224,9 +216,8 @@ def _body(request: ScoreRequest, member: MemberConfig, within_s: float) -> dict[
 
 
 def _digest(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
-    """A digest of the settings and of the members' fingerprints."""
-    settings = config.model_dump_json()
-    text = "\n".join([settings, *(result.fingerprint or "" for result in results)])
+    fingerprints = (result.fingerprint or "" for result in results)
+    text = "\n".join([config.model_dump_json(), *fingerprints])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -261,7 +252,6 @@ def _gated(member: MemberConfig, name: str, parts: Mapping[str, Component]) -> C
 
 
 def _shown(results: Mapping[str, ScoreResult], fields: set[str]) -> dict[str, Any]:
-    """These fields of each member's result."""
     return {name: r.model_dump(mode="json", include=fields) for name, r in results.items()}
 
 
@@ -272,8 +262,7 @@ class Cascade(RewardModel):
         self._config = config.cascade
         self._members = {member.name: member for member in self._config.members}
         self._asks = asks
-        self.counts = dict.fromkeys(self._members, 0)
-        """Requests that each member was asked."""
+        self.counts = dict.fromkeys(self._members, 0)  # requests that each was asked
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """The first sure member's result, or the last one's; a trace has their explanations."""

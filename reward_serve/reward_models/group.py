@@ -88,10 +88,6 @@ def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     Responses can only be ranked if comparisons connect them, so only a connected set of more than
     half of them is scored. Scores have two decimals, because GRPO divides by the group's
     standard deviation: 0.5003 against 0.4998 would become a full advantage.
-
-    Args:
-        size: number of responses.
-        outcomes: for each pair, the probability that its first response is better.
     """
     connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
@@ -116,14 +112,10 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
 def next_round(
     strategy: Strategy, size: int, rounds: int, played: Mapping[Pair, float | None]
 ) -> list[Pair]:
-    """The pairs to compare next, each with its lower index first; empty at the end.
+    """The pairs to compare after some rounds, each with its lower index first; empty at the end.
 
-    Args:
-        strategy: which pairs to compare.
-        size: number of responses, at least 2.
-        rounds: number of rounds so far.
-        played: the pairs of these rounds with the probability that the first response is better;
-            None for a pair that failed, which is not asked again.
+    ``played`` has the pairs of these rounds, with the probability that the first response is
+    better; None for a pair that failed, which is not asked again.
     """
     if strategy == "swiss":
         return _swiss_round(size, played) if rounds < math.ceil(math.log2(size)) else []
@@ -152,8 +144,7 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-Place = Callable[[], AbstractAsyncContextManager[None]]
-"""Limits the concurrent calls of the engine."""
+Place = Callable[[], AbstractAsyncContextManager[None]]  # limits the engine's concurrent calls
 
 _LONG_GROUP = 16
 
@@ -162,20 +153,14 @@ _Answers = dict[Pair, ScoreResult]
 
 
 class GroupJudge:
-    """Judges groups.
-
-    Args:
-        config: the judge's ``group`` section.
-        prepare: prepares a comparison by the judge's model, as for a single response.
-    """
+    """Judges groups; ``prepare`` makes a comparison by the judge's model for a request."""
 
     def __init__(
         self, config: GroupConfig, prepare: Callable[[ScoreRequest, Template, Mode], Comparison]
     ) -> None:
         self._config = config
         self._prepare = prepare
-        self.wait = config.wait
-        """Fraction of a deadline to wait for the rest of a group."""
+        self.wait = config.wait  # share of a deadline to wait for the rest of a group
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0}
         """Pairs of which both orders agree or not, and failed pairs."""
 
@@ -282,9 +267,8 @@ def _result(
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        return comparison.result(
-            Status.OK, score=score, source=comparison.judge.source, usage=usage
-        )
+        source = comparison.judge.source
+        return comparison.result(Status.OK, score=score, source=source, usage=usage)
     failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]
     if not failed:

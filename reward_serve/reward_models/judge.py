@@ -18,7 +18,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from reward_serve.config.engine import ends_thinking
 from reward_serve.config.judge import MIN_LABEL_MASS, JudgeConfig
 from reward_serve.config.models import JudgeModel, RemoteModel
 from reward_serve.engines.base import (
@@ -89,8 +88,7 @@ RULES: dict[RulesName, Callable[[str, Sequence[str]], Grade]] = {
     "gsm8k_strict": verify_strict_any,
 }
 """The verifiers that may decide before the model."""
-MAX_LIKELIHOOD_TOKENS = 32
-"""Of a reference in mode likelihood; each is a forward pass."""
+MAX_LIKELIHOOD_TOKENS = 32  # of a reference in mode likelihood; each is a forward pass
 _AUDITS = 4
 _DESCRIBED = {"inline_templates", "mode", "max_tokens", "enable_thinking", "min_probability"}
 Answer = TypeVar("Answer", LabelOutput, TextOutput)
@@ -98,8 +96,7 @@ Answers = tuple[Sequence[ScoreResult], dict[str, Any]]
 """What a text says: the result of each criterion, or one; and fields of the whole result."""
 _Both = tuple[Grade | None, ScoreResult]
 """The rules' grade, None without rules, and the model's result."""
-_Report = Callable[[float, float], None]
-"""Takes the scores by the rules and by the model."""
+_Report = Callable[[float, float], None]  # takes the scores by the rules and by the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +156,19 @@ def generation_of(
             f"options.max_tokens: {sampling.max_tokens} is above the deployment's maximum of "
             f"{config.max_tokens}; request fewer, or raise judge.max_tokens"
         )
-    if options.thinking_tokens is not None:
-        _check_thinking(options.thinking_tokens, sampling, enabled, ends_thinking)
+    if (tokens := options.thinking_tokens) is not None:
+        why = None
+        if not enabled:
+            why = "thinking is off; set options.enable_thinking"
+        elif not ends_thinking:
+            why = "this engine cannot limit thinking; remove it, or set "
+            why += "engine.engine_kwargs.reasoning_parser, for example to qwen3"
+        elif tokens >= sampling.max_tokens:
+            why = f"{tokens} leaves no room for a verdict in max_tokens: {sampling.max_tokens}; "
+            why += "lower it"
+        if why is not None:
+            raise InvalidRequestError(f"options.thinking_tokens: {why}")
     return Generation(sampling, enabled)
-
-
-def _check_thinking(tokens: int, sampling: Sampling, enabled: bool, ends_thinking: bool) -> None:
-    why = None
-    if not enabled:
-        why = "thinking is off; set options.enable_thinking"
-    elif not ends_thinking:
-        why = "this engine cannot limit thinking; remove it, or set "
-        why += "engine.engine_kwargs.reasoning_parser, for example to qwen3"
-    elif tokens >= sampling.max_tokens:
-        why = f"{tokens} leaves no room for a verdict in max_tokens: {sampling.max_tokens}; "
-        why += "lower it"
-    if why is not None:
-        raise InvalidRequestError(f"options.thinking_tokens: {why}")
 
 
 # An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
@@ -194,13 +187,7 @@ _NO_LABEL: dict[Source, tuple[Status, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a judge compares a request's response with each reference.
-
-    Attributes:
-        trace: records prompts and answers, if the result is explained.
-        criterion: the text of the criterion, for templates that show one.
-        responses: for a template that compares responses, those to show.
-    """
+    """How a judge compares a request's response with each reference."""
 
     judge: Judge
     request: ScoreRequest
@@ -209,8 +196,8 @@ class Comparison:
     generation: Generation
     fingerprint: str
     trace: Trace | None
-    criterion: str = ""
-    responses: Sequence[str] = ()
+    criterion: str = ""  # its text, for templates that show one
+    responses: Sequence[str] = ()  # to show, for a template that compares them
 
     @property
     def engine(self) -> LanguageModel:
@@ -255,16 +242,12 @@ class Comparison:
         found |= {"details": cut_details(prompt) | {"label_mass": mass}, "usage": output.usage}
         if why := self.judge.undecided(probabilities[likeliest], mass):
             return self.result(Status.UNPARSEABLE, reason=why, **found)
-        expected = sum(p * values[label] for label, p in probabilities.items())
-        return self.result(
-            Status.OK,
-            score=values[likeliest] if template.label.binary and not self.responses else expected,
-            source="cache" if output.cached else self.judge.source,
-            **found,
-        )
+        decides = template.label.binary and not self.responses
+        score = values[likeliest] if decides else template.label.expected(probabilities)
+        source = "cache" if output.cached else self.judge.source
+        return self.result(Status.OK, score=score, source=source, **found)
 
     async def _by_text(self, reference: str) -> ScoreResult:
-        """Generate the verdict."""
         (result,), about = await self.written(await self.render(reference), self._read)
         described = {"template": self.template.name, "fingerprint": self.fingerprint}
         return result.model_copy(update=described | about)
@@ -297,8 +280,9 @@ class Comparison:
             except UnusableReplyError as error:
                 answers.append(([self.result(Status.UNPARSEABLE, reason=str(error))], {}))
             lacking = next((result for result in answers[-1][0] if result.score is None), None)
-            if lacking is not None:
-                self.forget(prompt)
+            # A model of our own writes the same text again, which the cache keeps.
+            if lacking and self.judge.source == "remote" and isinstance(self.engine, CachingEngine):
+                self.engine.forget(prompt, self.generation.sampling)
             is_last = len(answers) == attempts or time.monotonic() > ends
             if lacking is None or is_last or lacking.status is Status.TRUNCATED:
                 break
@@ -309,10 +293,7 @@ class Comparison:
         return results, about | {"details": details or None, "usage": summed_usage(outputs)}
 
     def critique(self, text: str) -> str | None:
-        """The last sentence for the policy in the judge's text, if its template asks for one.
-
-        None if it tells the final answer of a reference.
-        """
+        """The last sentence for the policy, if asked for and it tells no reference's answer."""
         if (pattern := self.template.written.critique) is None:
             return None
         found = [match[1] or "" for match in re.finditer(pattern, read_thinking(text).text)]
@@ -363,21 +344,8 @@ class Comparison:
             usage=usage,
         )
 
-    def forget(self, prompt: Prompt) -> None:
-        """Let a hosted endpoint answer again what it gave no verdict for.
-
-        A model of our own writes the same text again, which the cache keeps.
-        """
-        if self.judge.source == "remote" and isinstance(self.engine, CachingEngine):
-            self.engine.forget(prompt, self.generation.sampling)
-
     async def render(self, reference: str) -> Prompt:
-        """Render the prompt, with room for the judge's answer.
-
-        Raises:
-            InvalidRequestError: the question and the reference leave no room, or a label is not a
-                single token for this model.
-        """
+        """Render the prompt, with room for the judge's answer; raises as ``verdict``."""
         template, final = self.template, self.template.reference == "final_answer"
         fields = {
             "question": self.request.question or "",
@@ -439,7 +407,6 @@ class Comparison:
         return takes_long(request) or prompts > LONG_PROMPT
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
-        """The prompt in the format of explanations."""
         template, mode = self.template, self.mode
         shown = ShownPrompt(mode=mode, reference=number)
         skeleton = self.judge.renderer.skeleton(template, mode, self.generation.enable_thinking)
@@ -482,23 +449,18 @@ def expected(template: Template, result: ScoreResult) -> ScoreResult:
     probabilities = result.probabilities if result.score is not None else None
     if template.shows != "conversation" or template.label is None or not probabilities:
         return result
-    score = sum(p * template.label.values[label] for label, p in probabilities.items())
-    return result.model_copy(update={"score": score})
+    return result.model_copy(update={"score": template.label.expected(probabilities)})
 
 
 class Audit:
-    """Compares rules and model on a sample of requests, in the background.
+    """Compares rules and model on a sample of requests, by their hash, in the background.
 
     If a policy learns to exploit one of the two, the disagreements increase while the reward still
     looks fine.
-
-    Args:
-        rate: fraction of requests to compare, selected by their hash.
     """
 
     def __init__(self, rate: float) -> None:
-        self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}
-        """Number of comparisons by outcome; ``failed`` if the model gave no verdict."""
+        self.counts = {"agreed": 0, "disagreed": 0, "failed": 0}  # failed: no verdict of the model
         self._rate = rate
         self._running: set[asyncio.Task[None]] = set()
 
@@ -506,9 +468,8 @@ class Audit:
         self, request: ScoreRequest, both: Callable[[], Awaitable[_Both]], report: _Report | None
     ) -> None:
         """Compare both, if the request is in the sample and few comparisons are running."""
-        if not self._rate or len(self._running) >= _AUDITS:
-            return
-        if chosen(request_hash(request), self._rate):
+        has_room = self._rate and len(self._running) < _AUDITS
+        if has_room and chosen(request_hash(request), self._rate):
             task = asyncio.ensure_future(self._compare(request, both, report))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -544,15 +505,7 @@ class Audit:
 
 
 class Judge(RewardModel):
-    """A judge on one engine.
-
-    Args:
-        config: a model of kind ``judge`` or ``remote``.
-        engine: the engine of the judge's model.
-
-    Raises:
-        LabelError: a label of the deployment's template is not a single token for this model.
-    """
+    """A judge on one engine; raises ``LabelError`` if a label of its template is not one token."""
 
     scores_turns = True
 
@@ -560,16 +513,16 @@ class Judge(RewardModel):
         self._config: JudgeConfig = config.judge
         self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
         self.attempts = self._config.attempts or (2 if self.source == "remote" else 1)
-        cache = config.cache
         self.engine: Engine = engine
-        self._cache = CachingEngine(engine, int(cache.max_mib * 2**20)) if cache.enabled else None
+        max_bytes = int(config.cache.max_mib * 2**20)
+        self._cache = CachingEngine(engine, max_bytes) if config.cache.enabled else None
         self.cached_engine: LanguageModel = self._cache or engine
         self._audit = Audit(self._config.audit_rate)
         self.renderer = Renderer(engine.tokenizer, engine.max_model_len)
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._blind = set[str]()  # templates that showed no question of a request
-        self._ends_thinking = isinstance(config, JudgeModel) and ends_thinking(config.engine)
+        self._ends_thinking = isinstance(config, JudgeModel) and config.engine.ends_thinking
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
@@ -578,26 +531,18 @@ class Judge(RewardModel):
         self.renderer.skeleton(self._config.default_template, self._config.mode, False)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-        """Score one request; with several references, the best match is used.
-
-        A trace has the rules' outcome and the model's result, whichever of them decides.
-        """
+        """Score one request, by the best match of several references."""
         return await (self._by_turn if request.turns else self._score)(request, trace)
 
     async def _by_turn(self, request: ScoreRequest, trace: Trace | None) -> ScoreResult:
-        """Score the whole and each turn; in mode likelihood, with what each turn changed.
-
-        Raises:
-            InvalidRequestError: the request is invalid.
-        """
+        """Score the whole and each turn; in mode likelihood, with what each turn changed."""
         comparison = self._comparison(request, None)
-        template = comparison.template
+        template, compares = comparison.template, comparison.mode == "likelihood"
         reads_answers = "conversation" not in template.fields
-        if comparison.mode == "likelihood" and len(request.references) > 1:
+        if compares and len(request.references) > 1:
             raise InvalidRequestError(
                 "reference: turns of mode likelihood compare states by one; send one, or no turns"
             )
-        compares = comparison.mode == "likelihood"
         states = await scored_states(request, self._score, trace, reads_answers, compares)
         result = with_turns(
             states[compares:], partial(expected, template), is_mean=template.turns == "turn"
@@ -670,11 +615,7 @@ class Judge(RewardModel):
         }
 
     def _comparison(self, request: ScoreRequest, trace: Trace | None) -> Comparison:
-        """Resolve and check the request's template and mode.
-
-        Raises:
-            InvalidRequestError: an option is invalid, or the template needs a missing field.
-        """
+        """Resolve and check the request's template and mode."""
         template = self._template(request)
         if template.shows not in self._config.shows:
             raise InvalidRequestError(
@@ -717,9 +658,9 @@ class Judge(RewardModel):
         request, name = comparison.request, comparison.template.rules
         if name is None or not request.references:
             return None
+        is_long, texts = takes_long(request), (request.judged, request.references)
         with timed(comparison.trace, "rules"):
-            texts = request.judged, request.references
-            grade = await off_loop(takes_long(request), RULES[name], *texts)
+            grade = await off_loop(is_long, RULES[name], *texts)
         if comparison.trace is not None:
             comparison.trace.graded(grade, request)
         return grade
@@ -783,8 +724,7 @@ class Judge(RewardModel):
         return None
 
     def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
-        name = self._rules(template)
-        rules = f"{name or 'off'}-{VERSION}"
+        rules = f"{self._rules(template) or 'off'}-{VERSION}"
         settings = generation.settings if mode == "generate" else ""
         if mode == "label" and self._config.min_probability:
             settings = f";min_probability={self._config.min_probability:g}"

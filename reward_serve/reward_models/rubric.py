@@ -35,14 +35,7 @@ from reward_serve.reward_models.composite import (
 )
 from reward_serve.reward_models.judge import Answers, Comparison, Judge
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
-from reward_serve.schema import (
-    ScoreRequest,
-    ScoreResult,
-    Source,
-    Status,
-    failure,
-    retry_details,
-)
+from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure, retry_details
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
 
 _KEPT = ("cut_", "attempts", "first_reply")
@@ -55,15 +48,7 @@ _BACKSLASH = "\x1a"  # one character for another, so that places stay
 
 
 class RubricJudge(Judge):
-    """Judges criteria on one engine.
-
-    Args:
-        config: a model of kind ``rubric``, or of kind ``remote`` with a section ``rubric``.
-        engine: the engine of the judge's model.
-
-    Raises:
-        LabelError: a label of the deployment's template is not a single token for this model.
-    """
+    """Judges criteria on one engine, for kind ``rubric`` or ``remote``; raises like ``Judge``."""
 
     def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
         super().__init__(config, engine)

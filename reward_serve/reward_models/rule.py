@@ -45,47 +45,30 @@ from reward_serve_answers import (
 from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.gsm8k import FORMULA, final_formula
 from reward_serve_answers.thinking import Visible, has_tag, read_thinking
-from reward_serve_answers.values import (
-    ABSTAINED,
-    RIGHT,
-    WRONG,
-    gold_answer,
-    not_latex,
-)
+from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, gold_answer, not_latex
 from reward_serve_answers.verifiers import grade_match
 
 logger = logging.getLogger(__name__)
 
-LIMIT_S = 1.0
-"""CPU time limit of a comparison of formulas, or of a search for a pattern."""
+LIMIT_S = 1.0  # CPU time limit of a comparison of formulas, or of a search for a pattern
 
 
 @dataclass(frozen=True)
 class Verifier:
-    """Compares a response with a reference.
+    """Grades a response by each reference, "" if the request has none.
 
-    Attributes:
-        fingerprint: everything that affects its grades.
-        verify: grades a request's response by each reference, "" if the request has none; raises
-            ``UnusableReferenceError``, or ``VerifierError`` if it fails.
-        needs_reference: whether a request without a reference is invalid.
-        reads_answers: whether it reads only a turn's text, and no calls of tools.
-        child: the processes in which it runs, if it does.
+    ``verify`` raises ``UnusableReferenceError``, or ``VerifierError`` if it fails.
     """
 
-    fingerprint: str
+    fingerprint: str  # everything that affects its grades
     verify: Callable[[ScoreRequest, Sequence[str]], Awaitable[list[Grade]]]
-    needs_reference: bool = True
-    reads_answers: bool = True
-    child: ChildProcess | None = None
+    needs_reference: bool = True  # else a request without one is invalid
+    reads_answers: bool = True  # only a turn's text, and no calls of tools
+    child: ChildProcess | None = None  # the processes in which it runs, if it does
 
 
 def make_verifier(config: RuleConfig) -> Verifier:
-    """The configured verifier.
-
-    Raises:
-        ConfigError: ``rule.function`` cannot be imported.
-    """
+    """The configured verifier; raises ``ConfigError`` if ``rule.function`` cannot be imported."""
     makers: dict[str, Callable[[RuleConfig], Verifier]] = {
         "math": _math,
         "regex": _pattern,
@@ -294,11 +277,7 @@ def _digest(function: Callable[..., Any]) -> str:
 
 
 class RuleRewardModel(RewardModel):
-    """Scores with one verifier.
-
-    Raises:
-        ConfigError: ``rule.function`` cannot be imported.
-    """
+    """Scores with one verifier; raises like ``make_verifier``."""
 
     scores_turns = True
 
@@ -307,10 +286,7 @@ class RuleRewardModel(RewardModel):
         self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
-        """Score one request; ``unparseable`` if the verifier abstains.
-
-        With several references, the best match is used.
-        """
+        """The score by the best of several references; ``unparseable`` if the verifier abstains."""
         if request.turns:
             reads_answers = self._verifier.reads_answers
             return with_turns(await scored_states(request, self._score, trace, reads_answers))

@@ -22,8 +22,7 @@ from reward_serve.reward_models.base import (
 from reward_serve.reward_models.composite import component_of, no_score
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure, retry_details
 
-MAX_SCORES = 512
-"""Of the states of a request by its references."""
+MAX_SCORES = 512  # of the states of a request by its references
 _CALLS = "the turn calls tools and states no answer"
 
 

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -26,10 +26,8 @@ from reward_serve_answers.thinking import read_thinking
 RulesName = Literal["gsm8k", "gsm8k_strict"]
 """Verifiers that abstain unless they prove an answer right or wrong, so may precede a judge."""
 FIELDS = ("question", "reference", "response", "criterion", "conversation", "tools")
-GROUPS = "groups"
-"""Folder of the shipped templates that show several responses of a group."""
-RUBRICS = "rubrics"
-"""Folder of the shipped templates that show a criterion after the response."""
+GROUPS = "groups"  # folder of the shipped templates that show several responses of a group
+RUBRICS = "rubrics"  # folder of the shipped templates that show a criterion after the response
 ALIASES = {
     "PROBLEM": "question",
     "REFERENCE_SOLUTION": "reference",
@@ -70,11 +68,12 @@ class LabelForm(BaseModel, extra="forbid"):
 
     @property
     def binary(self) -> bool:
-        """Whether there are two labels with the values 0 and 1.
-
-        The score is then the likelier label's value, and otherwise the expected value.
-        """
+        """Whether the score is the value, 0 or 1, of the likelier label, not the expected value."""
         return sorted(self.values.values()) == [0.0, 1.0]
+
+    def expected(self, probabilities: Mapping[str, float]) -> float:
+        """The expected value over the labels."""
+        return sum(p * self.values[label] for label, p in probabilities.items())
 
 
 class GenerateForm(BaseModel, extra="forbid"):
@@ -219,11 +218,7 @@ class Template(BaseModel, extra="forbid"):
         return self.generate
 
     def without_absent(self, present: Callable[[str], object]) -> Self:
-        """The template without the fenced blocks of optional fields that a request lacks.
-
-        Args:
-            present: whether the request has a field.
-        """
+        """The template without the fenced blocks of optional fields that are not ``present``."""
         if self.shows not in ("conversation", "criterion"):
             return self
         user, absent = self.user, [name for name in _OPTIONAL if not present(name)]
@@ -259,11 +254,7 @@ def unaliased(text: str) -> str:
 
 @functools.cache
 def load_template(name: str, folder: str = "") -> Template:
-    """Load a shipped template, of a response or of the folder ``GROUPS`` or ``RUBRICS``.
-
-    Raises:
-        KeyError: no shipped template has this name.
-    """
+    """A shipped template of a folder: "", ``GROUPS`` or ``RUBRICS``; or a ``KeyError``."""
     if name not in template_names(folder):
         raise KeyError(name)
     return parse_template(name, yaml.safe_load((_folder(folder) / f"{name}.yaml").read_bytes()))
@@ -276,12 +267,7 @@ def has_shipped_name(path: Path) -> bool:
 
 
 def read_template_file(path: Path) -> dict[str, Any]:
-    """Read and validate a template file; returns its content.
-
-    Raises:
-        ValueError: the file cannot be read, is not a valid template, or has the name of a shipped
-            template and is none.
-    """
+    """The content of a template file; a ``ValueError`` if it is not valid, or named as shipped."""
     if has_shipped_name(path):
         raise ValueError(
             f"template: {path.stem!r} is the name of a shipped template; rename {path.name!r}"
@@ -304,11 +290,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
 
 
 def parse_template(name: str, data: dict[str, Any]) -> Template:
-    """Build a template from the content of its file.
-
-    Raises:
-        ValidationError: a field is missing, unknown or invalid.
-    """
+    """The template with the content of a file; raises ``ValidationError``."""
     hashed = {key: value for key, value in data.items() if key not in ("description", "card")}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True, default=str).encode()).hexdigest()
     fields = {"name": name, "digest": digest[:12], **data}
