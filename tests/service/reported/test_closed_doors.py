@@ -184,6 +184,8 @@ async def test_an_endpoints_echo_of_its_key_is_in_no_result(
     replies: list[Any] = [httpx.Response(code, json={"error": {"message": said}})]
     if code == 200:
         replies += [completion(said), completion(None, finish_reason="x") | {"error": said}]
+        escaped = "".join(f"\\u{ord(c):04x}" for c in KEY)
+        replies.append(httpx.Response(200, text=json.dumps(completion(said)).replace(KEY, escaped)))
     for reply in replies:
         result = await Endpoint(reply).scorer(mode="generate").score(ASKED)
         shown = f"{result}{caplog.text}"
