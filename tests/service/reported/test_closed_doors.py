@@ -288,6 +288,17 @@ def test_rescore_reads_within_a_bound(
         read_rollouts(file)
 
 
+def test_a_parquet_bomb_is_refused_within_the_same_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescored, "MAX_BYTES", 2**26)
+    file = tmp_path / "bomb.parquet"
+    values = "SELECT repeat('x', 100000) AS response FROM range(2000)"  # 200 MB in 2 KB
+    duckdb.execute(f"COPY ({values}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
+    with pytest.raises(RescoreError, match="Out of Memory"):
+        read_rollouts(file)
+
+
 SCORES = "from reward_serve import RewardClient as C; print(C('reward', timeout_s=60).score({}))"
 
 
