@@ -117,6 +117,8 @@ def test_a_keyless_loopback_service_refuses_what_a_web_page_could_send(
     reply = local.post("/v1/score", content=content, headers=simple)
     assert reply.status_code == 403
     assert f"{next(iter(sent))}: " in reply.json()["detail"]
+    local.base_url = "http://[::ffff:127.0.0.1]:8000"  # of a service at [::]
+    assert local.get("/v1/models", headers={"Host": "localhost", **sent}).status_code == 403
     assert local.get("/v1/models", headers=sent).status_code == 403
     for client in (remote, keyed):
         answered = client.post("/v1/score", content=content, headers=simple | BEARER)
