@@ -14,7 +14,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import MAX_PREC, Context, Decimal
+from contextlib import suppress
+from decimal import MAX_PREC, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
@@ -23,8 +24,8 @@ from reward_serve_answers.thinking import read_thinking
 from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
 _EXACT = Context(prec=MAX_PREC)
-_Call = tuple[str, str]  # its name, and its arguments with defaults, in one spelling
-_Defaults = dict[str, dict[str, Any]]  # of each tool's optional parameters
+_Call = tuple[str, str]  # its name, and its arguments but for defaults, in one spelling
+_Defaults = dict[str, dict[str, str]]  # of each tool's optional parameters, in the same spelling
 
 # What other syntaxes of calls contain, in lower case. A text that only mentions one is left too.
 _OTHER_SYNTAXES = (
@@ -82,7 +83,9 @@ def grade_calls(
             if name != other:
                 return Grade(WRONG, "other_name", answer)
             if given != wanted:
-                how, *place = _difference(read_json(given), read_json(wanted))
+                usual = {key: read_json(value) for key, value in defaults.get(name, {}).items()}
+                whole = ({**usual, **read_json(arguments)} for arguments in (given, wanted))
+                how, *place = _difference(*whole)
                 where = ".".join(map(str, reversed(place)))
                 return Grade(WRONG, shown(f"{how}:{where}"), answer)
         return Grade(RIGHT, "calls_equal" if calls else "no_call", answer)
@@ -104,10 +107,11 @@ def shown(text: str) -> str:
 
 
 def _number(text: str) -> int | Decimal:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text[:40]} is no number of JSON, or beyond a float's range")
-    value = Decimal(text)
-    return int(value) if value == value.to_integral_value() else value.normalize(_EXACT)
+    with suppress(InvalidOperation):  # an exponent of 20 digits
+        if math.isfinite(float(text)):
+            value = Decimal(text)
+            return int(value) if value == value.to_integral_value() else value.normalize(_EXACT)
+    raise ValueError(f"{text[:40]} is no number of JSON, or beyond a float's range")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -176,7 +180,9 @@ def _parts(call: Any) -> tuple[str, Any]:
 def _call(name: str, arguments: Any, defaults: _Defaults) -> _Call:
     if not isinstance(arguments, dict):
         raise ValueError("arguments are an object")
-    return name, _spelled({**defaults.get(name, {}), **arguments})
+    usual = defaults.get(name, {})
+    stated = {key: value for key, value in arguments.items() if usual.get(key) != _spelled(value)}
+    return name, _spelled(stated)
 
 
 def _spelled(value: Any) -> str:
@@ -200,7 +206,7 @@ def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
             case {"name": name, "parameters": {"properties": dict(parameters), **schema}}:
                 required = schema.get("required")
                 found[name] = {
-                    key: read_json(json.dumps(parameter["default"]))
+                    key: _spelled(read_json(json.dumps(parameter["default"])))
                     for key, parameter in parameters.items()
                     if isinstance(parameter, dict) and "default" in parameter
                     if not isinstance(required, list) or key not in required

@@ -76,6 +76,7 @@ MAX_UNIT_WORDS = 4
 MAX_ANSWER = 200
 """Characters after a marker."""
 MAX_BOX = 2_000  # characters in a box, which may hold a matrix
+_MANY_MARKS = re.compile(r"((?<![^\w\x00-\u02ff])[^\w\x00-\u02ff]{32,})")
 _OPENING, BRACE = re.compile(r"\s{0,3}\{"), re.compile(r"[{}]")
 
 
@@ -292,9 +293,12 @@ def not_latex(reference: str) -> str:
 def normalised(text: str) -> str:
     """The text in Unicode NFC, with runs of whitespace replaced by a space and stripped.
 
-    Case, punctuation and compatibility characters (², full-width letters) are kept.
+    Case, punctuation and compatibility characters (², full-width letters) are kept, and so are 16
+    marks in a row or more, which NFC sorts in quadratic time.
     """
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    parts = _MANY_MARKS.split(text)
+    parts[::2] = (unicodedata.normalize("NFC", part) for part in parts[::2])
+    return " ".join("".join(parts).split())
 
 
 def is_blank(text: str) -> bool:

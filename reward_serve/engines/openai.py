@@ -238,14 +238,16 @@ class OpenAIEngine(FrozenModel):
                 raise kind(f"{self._name}: {_quoted(error, key)}") from error
             else:
                 self._replied = True
-                text = _without(key, given.http_response.text)
+                text = given.http_response.text
                 with suppress(ValueError, RecursionError):
                     reply: dict[str, Any] = json.loads(text)
+                    if key in (plain := json.dumps(reply, ensure_ascii=False)):
+                        reply = json.loads(_without(key, plain))  # which may have been escaped
                     if isinstance(_at(reply, "choices", 0), dict):
                         written = _usage(reply).completion_tokens or self._written
                         self._written += (written - self._written) / (16 if self._written else 1)
                         return reply
-                why = f"its reply has no choices: {_quoted(text)}; check remote.base_url"
+                why = f"its reply has no choices: {_quoted(text, key)}; check remote.base_url"
                 raise EngineError(f"{self._name}: {why}")
             finally:
                 self.window.calls -= 1

@@ -241,7 +241,7 @@ class Exchange:
 
 def _refuse_pages(scope: Scope) -> None:
     """At a loopback address, refuse what a page of another site could send, if by DNS rebinding."""
-    here = str((scope.get("server") or [""])[0])
+    here = str((scope.get("server") or [""])[0]).removeprefix("::ffff:")
     headers = Headers(scope=scope) if here.startswith("127.") or here == "::1" else {}
     for name in ("Host", "Origin"):
         if not _LOOPBACK.fullmatch(given := headers.get(name, "localhost")):

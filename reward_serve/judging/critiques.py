@@ -20,7 +20,7 @@ _NO_LETTER = re.compile(
 _OPTION = re.compile(r"[\W_]*?(?:([A-J])\s*(?:[)\]}.:,\u3001]|-\s|\Z)|[(\[{]([a-z])[)\]}])")
 _PARTS = re.compile(r"[,;:/|()\[\]{}\n\u3001]|\b(?:and|or)\b", re.IGNORECASE)
 _MARKUP = re.compile(r"\\(?:text|math|left|right|boxed|mbox|displaystyle)[a-z]*|\\[,;!: ]|\$")
-_SMALL = re.compile("[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u215f]")
+_SMALL = re.compile("[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u215f]+")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,|\s)(?=\d{3}(?!\d))")
 _NUMBER = re.compile(r"\d{1,300}(?:\.\d{1,300})?|\.\d{1,300}")
 _FRACTION = re.compile(r"\\[dtc]?frac|[/\u2044]\s*[\d.]")

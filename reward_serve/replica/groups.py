@@ -8,6 +8,7 @@ different scales.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from reward_serve.schema import RETRIED, ScoreRequest, ScoreResult, Status, fail
 
 JudgeGroup = Callable[[Sequence[ScoreRequest], float, str | None], Awaitable[Sequence[ScoreResult]]]
 """Judges the requests of one group and API key within seconds; returns their results, in order."""
-_Key = tuple[str | None, str]  # the API key's name, and what the members have in common
+_Key = tuple[str | None, int]  # the API key's name, and a hash of what the members have in common
 
 _PAUSE_S = 1.0
 _SHARED = {"group", "group_size", "template", "question", "messages", "reference"}
@@ -43,7 +44,8 @@ class _Cohort:
 class Cohorts:
     """Collects the requests of groups. Pure asyncio, for one event loop.
 
-    At most ``limit`` requests wait for others, each for the share ``wait`` of its deadline.
+    At most ``limit`` requests wait for others, and a key's share of it whatever other keys have
+    waiting; each waits for the share ``wait`` of its deadline.
     """
 
     def __init__(self, judge: JudgeGroup, wait: float, limit: int) -> None:
@@ -51,7 +53,7 @@ class Cohorts:
         self._wait = wait
         self._limit = limit
         self._cohorts: dict[_Key, _Cohort] = {}
-        self.waiting = 0  # requests that wait for others of their group or for its result
+        self._waiting: Counter[str | None] = Counter()  # requests, by API key
 
     async def score(self, request: ScoreRequest, api_key: str | None = None) -> ScoreResult:
         """The result of a request with ``group`` and ``group_size``, judged with its group.
@@ -61,23 +63,25 @@ class Cohorts:
         Raises:
             OverloadedError: too many requests wait.
         """
-        if self.waiting >= self._limit:
+        waiting, share = self._waiting.total(), self._limit / len({*self._waiting, api_key})
+        if waiting >= self._limit and self._waiting[api_key] >= share:
             raise OverloadedError(
-                f"{self.waiting} requests wait for their groups in this replica", _PAUSE_S
+                f"{waiting} requests wait for their groups in this replica", _PAUSE_S
             )
-        key = api_key, request.model_dump_json(include=_SHARED)
+        key = api_key, hash(request.model_dump_json(include=_SHARED))
         name = object() if request.id is None else (request.id, hash(request.judged))
         cohort = self._cohort(key, name, request.group_size or 0)
         if cohort is None:
             reason = f"group: {request.group!r} was judged before this response arrived"
             return failure(Status.TIMEOUT, f"{reason}; send its members sooner, or raise timeout_s")
         member = self._joined(key, cohort, name, request)
-        self.waiting += 1
+        self._waiting[api_key] += 1
         member.waiting += 1
         try:
             return await asyncio.shield(member.answer)
         finally:
-            self.waiting -= 1
+            self._waiting[api_key] -= 1
+            self._waiting += Counter()  # without keys of none
             member.waiting -= 1
             if not member.waiting and not member.answer.done():
                 self._leave(key, cohort, name)

@@ -88,6 +88,8 @@ class ChatRequest(BaseModel, extra="forbid"):
 
     @model_validator(mode="after")
     def _is_bounded(self) -> ChatRequest:
+        if any(tool.get("type", "function") != "function" for tool in self.tools or ()):
+            raise ValueError("tools: must have the type function; an endpoint could run others")
         called = None if self.tool_choice in (None, "auto", "none") else self.tools
         schema = as_json([self.response_format, called])
         if len(schema) > _MAX_SCHEMA_BYTES or re.search('"pattern(Properties)?" ?:', schema):

@@ -130,7 +130,8 @@ def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
                 import duckdb
 
                 try:
-                    rows = duckdb.execute(
+                    limited = duckdb.connect(config={"memory_limit": f"{MAX_BYTES}B"})
+                    rows = limited.execute(
                         "select to_json(t) from read_parquet(?, hive_partitioning = false) t",
                         [glob.escape(str(file))],
                     )

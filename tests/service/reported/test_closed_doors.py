@@ -117,6 +117,8 @@ def test_a_keyless_loopback_service_refuses_what_a_web_page_could_send(
     reply = local.post("/v1/score", content=content, headers=simple)
     assert reply.status_code == 403
     assert f"{next(iter(sent))}: " in reply.json()["detail"]
+    local.base_url = "http://[::ffff:127.0.0.1]:8000"  # of a service at [::]
+    assert local.get("/v1/models", headers={"Host": "localhost", **sent}).status_code == 403
     assert local.get("/v1/models", headers=sent).status_code == 403
     for client in (remote, keyed):
         answered = client.post("/v1/score", content=content, headers=simple | BEARER)
@@ -184,6 +186,8 @@ async def test_an_endpoints_echo_of_its_key_is_in_no_result(
     replies: list[Any] = [httpx.Response(code, json={"error": {"message": said}})]
     if code == 200:
         replies += [completion(said), completion(None, finish_reason="x") | {"error": said}]
+        escaped = "".join(f"\\u{ord(c):04x}" for c in KEY)
+        replies.append(httpx.Response(200, text=json.dumps(completion(said)).replace(KEY, escaped)))
     for reply in replies:
         result = await Endpoint(reply).scorer(mode="generate").score(ASKED)
         shown = f"{result}{caplog.text}"
@@ -283,6 +287,17 @@ def test_rescore_reads_within_a_bound(
     row = json.dumps({"response": "x" * (2**22 // lines)}).encode() + b"\n"
     (file := tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(row * lines))
     with pytest.raises(RescoreError, match=r"bomb.jsonl.gz:\d+: a row may have .* split them"):
+        read_rollouts(file)
+
+
+def test_a_parquet_bomb_is_refused_within_the_same_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescored, "MAX_BYTES", 2**26)
+    file = tmp_path / "bomb.parquet"
+    values = "SELECT repeat('x', 100000) AS response FROM range(2000)"  # 200 MB in 2 KB
+    duckdb.execute(f"COPY ({values}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
+    with pytest.raises(RescoreError, match="Out of Memory"):
         read_rollouts(file)
 
 

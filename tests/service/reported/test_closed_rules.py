@@ -17,6 +17,7 @@ from reward_serve.config.models import RuleModel
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.schema import RETRIED
 from reward_serve_answers.calls import grade_calls
 
 Asked = list[tuple[str, list[str]]]
@@ -137,16 +138,45 @@ async def test_a_slow_schema_takes_no_time_of_the_replica(monkeypatch: pytest.Mo
     rule.model.close()
 
 
-def test_calls_are_compared_in_little_memory() -> None:
-    def called(last: int) -> str:
-        return json.dumps({"name": "f", "arguments": {"k" * 100_000: [*range(12_000), last]}})
+def with_large_values(last: int) -> tuple[str, Any]:
+    arguments = {"k" * 100_000: [*range(12_000), last]}
+    return json.dumps({"name": "f", "arguments": arguments}), ()
 
+
+def with_large_defaults(last: int) -> tuple[str, Any]:
+    calls = [{"name": "f", "arguments": {"last": last}}] * 1_000
+    properties = {f"p{n}": {"default": "x" * 400} for n in range(1_000)}
+    return json.dumps(calls), [{"name": "f", "parameters": {"properties": properties}}]
+
+
+@pytest.mark.parametrize("called", [with_large_values, with_large_defaults])
+def test_calls_are_compared_in_little_memory(called: Any) -> None:
     tracemalloc.start()
     try:
-        assert grade_calls(called(1), called(2)).score == 0.0
+        assert grade_calls(called(1)[0], *called(2)).score == 0.0
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("verifier", "text"),
+    [
+        ("tool_call", '{"name": "f", "arguments": {"x": 1e-99999999999999999999}}'),
+        ("tool_call", '{"name": "f", "arguments": {"x": 0e99999999999999999999}}'),
+        ("json_schema", "1e-99999999999999999999"),
+        ("json_schema", "[" * 100_000),
+        ("exact", "\x00"),
+    ],
+)
+async def test_no_text_of_a_policy_gets_a_status_that_clients_retry_until_the_deadline(
+    verifier: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule, reference = Rule(verifier, monkeypatch), '{"name": "f", "arguments": {}}'
+    result = await rule.scorer.score(item(text, reference))
+    assert result["status"] not in RETRIED
+    assert result["score"] in (None, 0.0)
+    rule.model.close()
 
 
 async def test_a_child_process_imports_nothing_from_the_working_directory(

@@ -301,6 +301,7 @@ async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
         ("It should be 3/2.", "1\u00bd"),
         ("It should be 1.5.", r"1\frac{1}{2}"),
         ("It should be \u0662\u0665.", "25"),
+        ("It should be \u00b9\u2078.", "18"),
     ],
 )  # fmt: skip
 def test_a_critique_tells_an_answer_in_other_forms(critique: str, reference: str) -> None:

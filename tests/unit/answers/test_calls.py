@@ -14,7 +14,10 @@ from reward_serve_answers.values import UnusableReferenceError
 PARAMETERS = {"properties": {"q": {"default": "*"}, "limit": {"default": 10.0}}, "required": ["q"]}
 TOOLS: list[Any] = [{"name": "now"}, {"function": {"name": "find", "parameters": PARAMETERS}}]
 DEEP = '{"q": ' + "[" * 5000 + "]" * 5000 + "}"
-NOT_JSON = ("", "q", '["a"]', "null", '{"q": 1, "q": 1}', '{"q": NaN}', '{"q": 1e999}', "{", DEEP)
+NOT_JSON = (
+    "", "q", '["a"]', "null", '{"q": 1, "q": 1}', '{"q": NaN}', '{"q": 1e999}', "{", DEEP,
+    '{"q": 1e-99999999999999999999}', '{"q": 0e99999999999999999999}',  # Decimal's limit
+)  # fmt: skip
 
 
 def call(name: str = "find", **arguments: Any) -> str:

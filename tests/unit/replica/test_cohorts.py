@@ -55,7 +55,7 @@ class Bench:
         return await self.cohorts.score(request, api_key)
 
     def is_empty(self) -> bool:
-        return not (self.cohorts.waiting or self.cohorts._cohorts)
+        return not (self.cohorts._waiting or self.cohorts._cohorts)
 
 
 def turn(text: str) -> dict[str, str]:
@@ -171,11 +171,15 @@ async def test_one_that_failed_among_others_is_not_worth_a_retry() -> None:
 
 
 @virtual_time.in_virtual_time
-async def test_beyond_the_limit_requests_are_rejected() -> None:
-    bench = Bench(limit=2)
-    waiting = asyncio.gather(bench.ask("r0"), bench.ask("r1"))
-    with pytest.raises(OverloadedError, match="2 requests wait for their groups"):
-        await bench.ask("r2", after_s=1)
+async def test_beyond_the_limit_a_keys_requests_are_rejected_and_another_key_has_its_share() -> (
+    None
+):
+    bench = Bench(limit=4)
+    waiting = asyncio.gather(*(bench.ask(f"r{n}", group_size=8) for n in range(4)))
+    with pytest.raises(OverloadedError, match="4 requests wait for their groups"):
+        await bench.ask("r4", after_s=1, group_size=8)
+    other = await asyncio.gather(*(bench.ask(each, api_key="b", group_size=2) for each in "ab"))
+    assert [result.score for result in other] == [2 / 64] * 2
     await waiting
 
 

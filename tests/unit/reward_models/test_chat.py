@@ -99,6 +99,7 @@ async def test_the_deployment_bounds_the_tokens_and_sets_what_the_request_does_n
         ({"response_format": {"type": "json_schema", "json_schema": {"pattern": "^(a|b){1,200}$"}}},
          "no pattern"),
         ({"tools": [{**TOOL, "x": "x" * 20_000}], "tool_choice": "required"}, "16384 characters"),
+        ({"tools": [{"type": "mcp", "server_url": "http://inside/"}]}, "the type function"),
     ],
 )  # fmt: skip
 def test_what_would_harm_others_or_cannot_be_had_is_refused_by_name(
