@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,10 @@ class Finding:
     def __str__(self) -> str:
         remedy = f"\n    {self.remedy}" if self.remedy else ""
         return f"{self.what}: {self.found}{remedy}"
+
+
+More = Callable[[str, int], Finding]
+"""A further check, of the service's URL with a number of requests."""
 
 
 def examine_service(
@@ -112,16 +116,18 @@ def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Findi
     ]
 
 
-def main() -> None:
-    """Print the findings; exit 1 if there is a problem."""
-    parser = argparse.ArgumentParser(prog="python -m reward_serve.client.check")
-    url = os.environ.get("REWARD_SERVE_URL") or "http://127.0.0.1:8000"
-    parser.add_argument("--url", default=url, help="the service (%(default)s)")
+def main(url: str | None = None, api_key: str | None = None, more: More | None = None) -> None:
+    """Print the findings, and what ``more`` finds; exit 1 if there is a problem."""
+    parser = argparse.ArgumentParser()
+    url = url or os.environ.get("REWARD_SERVE_URL") or "http://127.0.0.1:8000"
+    parser.add_argument("--url", "--server-url", default=url, help="the service (%(default)s)")
     parser.add_argument("--requests", type=int, default=64, help="size of the batch (%(default)s)")
     parser.add_argument("--model", help="check this one only, not each")
     given = parser.parse_args()
-    key = os.environ.get(API_KEY_VARIABLE)
+    key = api_key or os.environ.get(API_KEY_VARIABLE)
     findings = examine_service(given.url, key, given.requests, given.model)
+    if more and not any(finding.is_problem for finding in findings):
+        findings.append(more(given.url, given.requests))
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
     sys.exit(any(finding.is_problem for finding in findings))

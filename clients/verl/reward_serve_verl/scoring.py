@@ -11,8 +11,8 @@ Keys of a row's ``extra_info``:
   and ``batch_size``. A row's own service is sent the row's ``api_key`` or none.
 - The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
   ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
-  (a name, ``default`` for the deployment's own, or template text if the deployment has
-  ``judge.inline_templates``).
+  (a name, or template text if the deployment has ``judge.inline_templates``; ``default`` is
+  ``problem`` where the row has one; without it, the deployment's own).
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
 - ``rollout_conversation``, by ``agent_loop.py``: it is judged instead of the response.
@@ -47,9 +47,11 @@ from reward_serve.client.rows import (
 )
 from reward_serve.schema import ScoreResult, Status, failure
 
+logger = logging.getLogger(__name__)
+
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
-    "max_attempts", "samples", "samples_every",
+    "max_attempts", "connections", "samples", "samples_every",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
@@ -57,8 +59,6 @@ _ROW_SETTINGS = (
     "judged_data_sources", "group_size", "components", "turns", "critique", "row_hosts",
 )  # fmt: skip
 """Settings of rows and rewards, not of the client."""
-_ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
-"""Settings that exclude each other."""
 _TURNS = {"log": "turn_scores", "differences": "turn_rewards"}
 """What ``reward_kwargs.turns`` adds to rewards."""
 CONVERSATION = "rollout_conversation"
@@ -68,8 +68,10 @@ _OPTIONS = {
     "max_new_tokens": "max_tokens",
     "enable_thinking": "enable_thinking",
 }
-_REASONING = "detailed"
-"""The template that requests reasoning before the verdict."""
+_SAMPLING = ("temperature", "top_p", "max_new_tokens")
+_UNREAD = ("model", "max_tokens", "num_workers")
+"""Of ``llm_judge_remote``; not read here."""
+_noted = set[str]()
 
 
 def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
@@ -88,19 +90,17 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     # A rule's 0 or 1 is on another scale than turns.
     chosen: dict[str, Any] = {"on_failure": "none" if turns == "differences" else None}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
-    for name, key, variable in (
-        ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
-        ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
-        ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
+    for name, excluded, key, variable in (
+        ("url", "app", "server_url", "LLM_JUDGE_SERVER_URL"),
+        ("api_key", "api_key_file", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
+        ("timeout_s", "", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
         value = None if info.get(key) == "" else info.get(key)
-        other = _ALTERNATIVES.get(name, name)
-        if value is None and name not in chosen and other not in chosen:
+        if value is None and chosen.keys().isdisjoint((name, excluded)):
             value = os.environ.get(variable)
         if value is not None:
-            chosen[name] = float(value) if name == "timeout_s" else value
-            if other != name:
-                chosen.pop(other, None)
+            chosen[name] = value
+            chosen.pop(excluded, None)
     of_variables = map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL"))
     configured = next(filter(None, [settings.get("url"), *of_variables]), None)
     if (url := info.get("server_url")) and url != configured:
@@ -140,17 +140,30 @@ def request_for(
         request["turns"] = True
     if model := text_of(info.get("model_name")):
         request["model"] = model
-    template = text_of(info.get("prompt_template")) or "default"
-    if template != "default":
+    template = text_of(info.get("prompt_template"))
+    if template == "default":  # as there, it shows the problem
+        template = "problem" if "question" in request and group_size is None else None
+    if template:
         request["template"] = template
     if group_size is not None:
         request["group_size"] = group_size
-    options = {
-        ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
-    }
-    if options.get("enable_thinking") or template == _REASONING:
+    options = {ours: info[theirs] for theirs, ours in _OPTIONS.items() if text_of(info.get(theirs))}
+    if options.get("enable_thinking") or template == "detailed":
         options["mode"] = "generate"  # label mode generates no reasoning
     return {**request, "options": options} if options else request
+
+
+def note_unused(info: Mapping[str, Any], result: ScoreResult) -> None:
+    """Log, once for each set of them, which of the row's settings had no effect."""
+    wrote_none = result.text is None and result.source in ("judge", "cache", "remote")
+    names = (*_UNREAD, *_SAMPLING) if wrote_none else _UNREAD
+    unused = ", ".join(name for name in names if text_of(info.get(name)))
+    if unused and unused not in _noted:
+        _noted.add(unused)
+        logger.warning(
+            "extra_info: %s: no effect; temperature, top_p and max_new_tokens need a judge that "
+            "writes (serve MODEL --mode generate), and model_name names the model", unused,
+        )  # fmt: skip
 
 
 def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
@@ -179,8 +192,6 @@ def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
-
-logger = logging.getLogger(__name__)
 
 _ZEROS = dict.fromkeys(metrics_of(ScoreResult(status=Status.OK, score=0.0)), 0.0)
 
@@ -214,7 +225,10 @@ def default_reward(
     """
     from verl.utils.reward_score import default_compute_score
 
-    scored = default_compute_score(data_source, solution, ground_truth, dict(info))
+    try:
+        scored = default_compute_score(data_source, solution, ground_truth, dict(info))
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{error}; see reward_kwargs.judged_data_sources") from None
     found = scored if isinstance(scored, Mapping) else {"score": scored}
     score = float(found["score"])
     accuracy = float(found.get("acc", score >= 0.5))
@@ -262,6 +276,7 @@ async def compute_score(
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
     result = await client.ascore(request)
     check_first_results(client, [result])
+    note_unused(info, result)
     reward = as_reward(result, settings.get("components") or (), turns)
     return reward | dict.fromkeys(critique, result.critique or "")
 
