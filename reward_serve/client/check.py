@@ -50,10 +50,6 @@ class Finding:
         return f"{self.what}: {self.found}{remedy}"
 
 
-More = Callable[[str, int], Finding]
-"""A further check, of the service's URL with a number of requests."""
-
-
 def examine_service(
     url: str, api_key: str | None = None, requests: int = 0, model: str | None = None
 ) -> list[Finding]:
@@ -116,15 +112,15 @@ def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Findi
     ]
 
 
-def main(url: str | None = None, api_key: str | None = None, more: More | None = None) -> None:
-    """Print the findings, and what ``more`` finds; exit 1 if there is a problem."""
+def main(more: Callable[[str, int], Finding] | None = None) -> None:
+    """Print the findings, and what ``more`` finds with a URL; exit 1 if there is a problem."""
     parser = argparse.ArgumentParser()
-    url = url or os.environ.get("REWARD_SERVE_URL") or "http://127.0.0.1:8000"
+    url = os.environ.get("REWARD_SERVE_URL") or "http://127.0.0.1:8000"
     parser.add_argument("--url", "--server-url", default=url, help="the service (%(default)s)")
     parser.add_argument("--requests", type=int, default=64, help="size of the batch (%(default)s)")
     parser.add_argument("--model", help="check this one only, not each")
     given = parser.parse_args()
-    key = api_key or os.environ.get(API_KEY_VARIABLE)
+    key = os.environ.get(API_KEY_VARIABLE)
     findings = examine_service(given.url, key, given.requests, given.model)
     if more and not any(finding.is_problem for finding in findings):
         findings.append(more(given.url, given.requests))

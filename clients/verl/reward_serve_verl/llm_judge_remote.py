@@ -140,5 +140,7 @@ def timed(url: str, rows: int) -> check.Finding:
 
 
 if __name__ == "__main__":
-    key = os.environ.get("LLM_JUDGE_SERVER_API_KEY")
-    check.main(os.environ.get("LLM_JUDGE_SERVER_URL"), key, timed)
+    for name in ("URL", "API_KEY"):
+        if given := os.environ.get(f"LLM_JUDGE_SERVER_{name}"):
+            os.environ[f"REWARD_SERVE_{name}"] = given
+    check.main(timed)
