@@ -87,7 +87,6 @@ def _refuse(argument: str | None) -> None:
         raise typer.BadParameter(remedy, param_hint="an argument of vLLM's server")
 
 
-VllmArgument = Annotated[str | None, typer.Option(*_VLLMS, hidden=True, callback=_refuse)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the deployments file and exit.")]
 
 
@@ -107,7 +106,7 @@ def serve(
     fields: Fields = None,
     address: Address = None,
     dry_run: DryRun = False,
-    _: VllmArgument = None,
+    _: Annotated[str | None, typer.Option(*_VLLMS, hidden=True, callback=_refuse)] = None,
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then stop what it started.
 

@@ -385,7 +385,7 @@ def connect(
         api_key_file: a file that contains only the key, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
         timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
-        connections: maximum HTTP connections to keep while idle; those in use have no limit.
+        connections: HTTP connections to keep while idle.
         **settings: arguments of ``Client``; the default of ``samples`` is
             ``REWARD_SERVE_SAMPLES``.
 

@@ -50,7 +50,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeService]:
 def asked(service: FakeService, **info: Any) -> dict[str, Any]:
     """What the service is asked about a row."""
     drop_in.compute_score(**ROW, extra_info=info)
-    (request,) = service.calls[-1].body["requests"]
+    request: dict[str, Any] = service.calls[-1].body["requests"][0]
     return {"key": service.calls[-1].headers.get("authorization")} | request
 
 
