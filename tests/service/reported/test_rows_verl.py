@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -24,7 +25,7 @@ from reward_serve.schema import ScoreRequest
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl import scoring
 from tests.fake_service import FakeService, dead_url
-from tests.service.reported.test_rows import variables
+from tests.service.reported.test_rows import prepare, variables
 from tests.unit.reward_models.test_judge import FakeEngine, judge
 
 SOURCE = "llm_judge_remote_math500"
@@ -167,6 +168,12 @@ def test_rows_are_judged_by_their_data_source(verls: None, service: FakeService)
     assert every == [1.0] * 3
     with pytest.raises(NotImplementedError, match=r"'mine'; see reward_kwargs.judged_data_sources"):
         drop_in.compute_score("mine", RIGHT, "18")
+
+
+def test_membership_pairs_are_rows_for_the_judge(tmp_path: Path) -> None:
+    assert prepare(tmp_path, "--mia", "--members", "8").exit_code == 0
+    rows = pd.read_parquet(tmp_path / "train.parquet").to_dict("records")
+    assert all(scoring.is_judged(row["data_source"], drop_in.JUDGED) for row in rows)
 
 
 def test_lexical_similarity_can_be_chosen(service: FakeService) -> None:
