@@ -3,15 +3,12 @@
     reward.custom_reward_function.path=pkg://reward_serve_verl.llm_judge_remote
     reward.custom_reward_function.name=compute_score
 
-Rows whose ``data_source`` begins with ``llm_judge_remote``, or that have none, are judged; verl's
-own scoring has the others, unless ``reward_kwargs.judged_data_sources`` names other patterns.
+Rows whose ``data_source`` begins with ``llm_judge_remote``, or that have none, are judged; verl
+scores the others, unless ``reward_kwargs.judged_data_sources`` has other patterns. A float cannot
+express a missing reward, so undecided samples are scored 0.0 and counted in a warning;
+``reward_serve_verl.compute_score`` leaves them out of training instead.
 
-For trainers that can neither read a dict nor await. A float cannot express a missing reward, so
-undecided samples are scored 0.0 and counted in a warning; ``reward_serve_verl.compute_score``
-leaves them out of training instead.
-
-``python -m reward_serve_verl.llm_judge_remote`` checks the service that the variables name, and
-calls and times ``compute_score_batched``.
+``python -m reward_serve_verl.llm_judge_remote`` checks the service and times this module.
 """
 
 from __future__ import annotations
@@ -54,10 +51,7 @@ def compute_score(
     extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
     **settings: Any,
 ) -> float | list[float]:
-    """Score one response, or a batch if ``solution_strs`` is given.
-
-    ``scoring.py`` lists what is read of ``extra_info``. Settings are ``reward_kwargs``, as
-    ``reward_serve_verl.compute_score`` takes them, such as ``on_failure="lexical"``.
+    """Score one response, or a batch if ``solution_strs`` is given, with ``reward_kwargs``.
 
     Raises:
         ValueError: the lists differ in length, there is no response, or a setting is invalid.

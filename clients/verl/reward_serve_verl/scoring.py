@@ -70,7 +70,7 @@ _OPTIONS = {
 }
 _SAMPLING = ("temperature", "top_p", "max_new_tokens")
 _UNREAD = ("model", "max_tokens", "num_workers")
-"""Of ``llm_judge_remote``; not read here."""
+"""Keys of ``llm_judge_remote`` that are not read."""
 _noted = set[str]()
 
 
@@ -154,16 +154,22 @@ def request_for(
 
 
 def note_unused(info: Mapping[str, Any], result: ScoreResult) -> None:
-    """Log, once for each set of them, which of the row's settings had no effect."""
+    """Log once which of the row's settings had no effect, or one that the judge cannot follow."""
     wrote_none = result.text is None and result.source in ("judge", "cache", "remote")
     names = (*_UNREAD, *_SAMPLING) if wrote_none else _UNREAD
-    unused = ", ".join(name for name in names if text_of(info.get(name)))
-    if unused and unused not in _noted:
-        _noted.add(unused)
-        logger.warning(
-            "extra_info: %s: no effect; temperature, top_p and max_new_tokens need a judge that "
-            "writes (serve MODEL --mode generate), and model_name names the model", unused,
-        )  # fmt: skip
+    if unused := ", ".join(name for name in names if text_of(info.get(name))):
+        why = "no effect; temperature, top_p and max_new_tokens need a judge that writes (serve "
+        _warn_once(f"{unused}: {why}MODEL --mode generate), and model_name names the model")
+    is_bundled = "weights=bundled" in (result.fingerprint or "")
+    if is_bundled and text_of(info.get("prompt_template")) and result.template != "final_answer":
+        why = "the bundled judge was trained on final_answer alone; remove it, or serve a larger"
+        _warn_once(f"prompt_template: {why} model")
+
+
+def _warn_once(message: str) -> None:
+    if message not in _noted:
+        _noted.add(message)
+        logger.warning("extra_info: %s", message)
 
 
 def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
@@ -250,10 +256,7 @@ async def compute_score(
         solution_str: the response.
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
-        **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
-            others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other; ``components``
-            and ``turns``, see ``as_reward``; and ``critique``, to add the judge's (or "").
+        **settings: ``reward_kwargs``, which ``docs/how-to/verl.md`` lists.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -295,9 +298,8 @@ def as_reward(
     Returns:
         ``score``, ``acc`` (1.0 if the score, without a penalty of verl's, is at least 0.5),
         ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``, ``latency_ms``, the
-        time in the service, and ``component_<name>`` for each name, NaN where it has no score; and
-        with turns a JSON list, since verl averages what is not text: ``turn_scores``, or
-        ``turn_rewards``, which ``agent_loop.py`` places.
+        time in the service, and ``component_<name>``, NaN where it has no score; with turns a JSON
+        list (verl averages what is not text), ``turn_scores``, or ``turn_rewards`` to place.
 
     Raises:
         ScoringError: the result has no score, or a turn has none, of which a reward would be made.
@@ -334,10 +336,7 @@ def _of_turns(result: ScoreResult, turns: str) -> dict[str, str]:
 def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Score each row once, with a wrong response; if the service does not answer, log a warning.
 
-    Args:
-        rows: rows of the training data; ``data_source``, ``reward_model.ground_truth`` and
-            ``extra_info`` are read. Rows that verl scores itself are left out.
-        settings: ``reward_kwargs``.
+    Rows that verl scores itself are left out; settings are ``reward_kwargs``.
 
     Raises:
         RefusedRowError: the service refuses a row; the message has the reason.

@@ -134,6 +134,18 @@ def test_a_field_without_effect_is_named_once(
     assert says in caplog.text
 
 
+def test_a_template_that_the_bundled_judge_cannot_follow_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bundled = FakeEngine(description={"weights": "bundled"})
+    with FakeService(judge(bundled)) as service:
+        row = {"server_url": service.url, "problem": "9 + 9?"}
+        drop_in.compute_score(SOURCE, WORDS, "18", row)
+        assert not caplog.text
+        drop_in.compute_score(SOURCE, WORDS, "18", {**row, "prompt_template": "default"})
+    assert "prompt_template: the bundled judge was trained on final_answer alone" in caplog.text
+
+
 def test_a_judge_that_writes_uses_what_a_row_sets(caplog: pytest.LogCaptureFixture) -> None:
     engine, info = FakeEngine(), {"temperature": 0.7, "top_p": 0.8, "max_new_tokens": 256}
     with FakeService(judge(engine, mode="generate")) as service:
