@@ -126,10 +126,8 @@ def timed(url: str, rows: int) -> check.Finding:
     texts = [f"The answer is eighteen, {word}." for word in words]
     began = time.perf_counter()
     compute_score_batched(None, texts, ["18"] * rows, [{"problem": "What is 9 + 9?"}] * rows)
-    rate, ok = (
-        rows / (time.perf_counter() - began),
-        client_for({}, JUDGED).counters.snapshot()["ok"],
-    )
+    rate = rows / (time.perf_counter() - began)
+    ok = client_for({}, JUDGED).counters.snapshot()["ok"]
     return check.Finding("compute_score_batched", f"{rate:.0f} verdicts/s, {ok} of {rows} ok")
 
 
