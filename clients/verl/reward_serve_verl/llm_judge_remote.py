@@ -120,15 +120,18 @@ def _as_float(result: ScoreResult) -> float:
 
 
 def timed(url: str, rows: int) -> check.Finding:
-    """Score a batch of new texts, about which no rule decides, by the service at ``url``."""
+    """Score one new text and a batch, about which no rule decides, by the service at ``url``."""
     os.environ["LLM_JUDGE_SERVER_URL"] = url
-    words = ["".join(random.choices("bcdfghklmnprst", k=12)) for _ in range(rows)]
-    texts = [f"The answer is eighteen, {word}." for word in words]
+    words = ["".join(random.choices("bcdfghklmnprst", k=12)) for _ in range(rows + 1)]
+    first, *texts = [f"The answer is eighteen, {word}." for word in words]
     began = time.perf_counter()
-    compute_score_batched(None, texts, ["18"] * rows, [{"problem": "What is 9 + 9?"}] * rows)
-    rate = rows / (time.perf_counter() - began)
+    compute_score(None, first, "18")
+    after_one = time.perf_counter()
+    compute_score_batched(None, texts, ["18"] * rows)
+    rate, ms = rows / (time.perf_counter() - after_one), 1000 * (after_one - began)
     ok = client_for({}, JUDGED).counters.snapshot()["ok"]
-    return check.Finding("compute_score_batched", f"{rate:.0f} verdicts/s, {ok} of {rows} ok")
+    found = f"{ms:.0f} ms for one, {rate:.0f} verdicts/s in a batch, {ok} of {rows + 1} ok"
+    return check.Finding("compute_score", found)
 
 
 if __name__ == "__main__":
