@@ -81,7 +81,8 @@ def _cli() -> str:
         in_lab = getattr(callback, "__module__", "").startswith(lab)
         note = "\n\nIn the distribution `reward-serve-lab`." if in_lab else ""
         text += f"\n## {path}\n\n{_plain(command.help or '')}{note}\n\n"
-        rows = [_parameter(each) for each in command.params if each.name != "help"]
+        shown = (each for each in command.params if not getattr(each, "hidden", False))
+        rows = [_parameter(each) for each in shown if each.name != "help"]
         if rows:
             text += _table(("argument or option", "default", ""), rows)
     return text

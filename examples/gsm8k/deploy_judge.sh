@@ -56,6 +56,7 @@ case ${NUMBERS:-} in
     if [[ $judge == qwen ]]; then
       model=${model:-Qwen/Qwen2.5-1.5B-Instruct}
       fields+=(--set judge.mode=generate --set judge.temperature=0 --set judge.rules_first=false)
+      fields+=(--set judge.template=final_score)
     fi
     ;;
   *) echo "NUMBERS=$NUMBERS: llm_as_a_judge_local, or unset it" >&2 && exit 2 ;;

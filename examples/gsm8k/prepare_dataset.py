@@ -92,6 +92,7 @@ def main(
     if members and (variant is Variant.rule or validation):
         raise typer.BadParameter("use --members without --variant rule and --validation")
     pairs = {"train": membership_pairs(train, members)} if members else {}
+    data_source = data_source or ("llm_judge_remote_custom" if pairs else None)
     for split, columns in (pairs or splits(train, validation, variant)).items():
         path = out / f"{split}.parquet"
         write([row | {"data_source": data_source or row["data_source"]} for row in columns], path)

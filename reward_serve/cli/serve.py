@@ -78,6 +78,15 @@ Keys = Annotated[Path | None, typer.Option(help="File of API keys: lines of 'nam
 Address = Annotated[
     str | None, typer.Option(help="Running Ray cluster (auto: this machine's); default: start one.")
 ]
+_VLLMS = [f"--{name.replace('_', '-')}" for name in EngineConfig.model_fields if name != "device"]
+
+
+def _refuse(argument: str | None) -> None:
+    if argument is not None:
+        remedy = "use --set engine.max_model_len=8192 and the like, and serve MODEL without --model"
+        raise typer.BadParameter(remedy, param_hint="an argument of vLLM's server")
+
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the deployments file and exit.")]
 
 
@@ -97,6 +106,7 @@ def serve(
     fields: Fields = None,
     address: Address = None,
     dry_run: DryRun = False,
+    _: Annotated[str | None, typer.Option(*_VLLMS, hidden=True, callback=_refuse)] = None,
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then stop what it started.
 

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,16 +112,18 @@ def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Findi
     ]
 
 
-def main() -> None:
-    """Print the findings; exit 1 if there is a problem."""
-    parser = argparse.ArgumentParser(prog="python -m reward_serve.client.check")
+def main(more: Callable[[str, int], Finding] | None = None) -> None:
+    """Print the findings, and what ``more`` finds with a URL; exit 1 if there is a problem."""
+    parser = argparse.ArgumentParser()
     url = os.environ.get("REWARD_SERVE_URL") or "http://127.0.0.1:8000"
-    parser.add_argument("--url", default=url, help="the service (%(default)s)")
+    parser.add_argument("--url", "--server-url", default=url, help="the service (%(default)s)")
     parser.add_argument("--requests", type=int, default=64, help="size of the batch (%(default)s)")
     parser.add_argument("--model", help="check this one only, not each")
     given = parser.parse_args()
     key = os.environ.get(API_KEY_VARIABLE)
     findings = examine_service(given.url, key, given.requests, given.model)
+    if more and not any(finding.is_problem for finding in findings):
+        findings.append(more(given.url, given.requests))
     for finding in findings:
         sys.stdout.write(f"{finding}\n")
     sys.exit(any(finding.is_problem for finding in findings))

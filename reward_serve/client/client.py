@@ -373,6 +373,7 @@ def connect(
     api_key: str | None = None,
     api_key_file: str | None = None,
     timeout_s: float | None = None,
+    connections: int = 64,
     **settings: Any,
 ) -> Client:
     """Return the client of a service. Within a process, equal arguments return the same client.
@@ -385,6 +386,7 @@ def connect(
         api_key_file: a file that contains only the key, or a ``.env`` file that sets
             ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
         timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
+        connections: HTTP connections to keep while idle.
         **settings: arguments of ``Client``; the default of ``samples`` is
             ``REWARD_SERVE_SAMPLES``.
 
@@ -408,7 +410,7 @@ def connect(
     key = _api_key(api_key, api_key_file)
     settings = {"timeout_s": _timeout_s(timeout_s), **dict(sorted(settings.items()))}
     with _connecting:
-        return _client(os.getpid(), url, app, key, **settings)
+        return _client(os.getpid(), url, app, key, connections, **settings)
 
 
 @functools.cache
@@ -417,9 +419,9 @@ def _client(*target: Any, **settings: Any) -> Client:
 
 
 @functools.cache
-def _shared_endpoint(pid: int, url: str | None, app: str | None, key: str | None) -> Endpoint:
+def _shared_endpoint(pid: int, url: str | None, app: str | None, *of_http: Any) -> Endpoint:
     """The endpoint of a service, shared by its clients, so that they detect an outage together."""
-    return Endpoint(HttpTransport(url, key) if url else HandleTransport(app or DEFAULT_APP))
+    return Endpoint(HttpTransport(url, *of_http) if url else HandleTransport(app or DEFAULT_APP))
 
 
 def _api_key(given: str | None, file: str | None) -> str | None:

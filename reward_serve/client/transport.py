@@ -216,6 +216,7 @@ class HttpTransport(ServiceTransport):
     Args:
         url: the service; a user's name and password in it are sent but not shown.
         api_key: sent as ``Authorization: Bearer``.
+        connections: maximum connections to keep while idle; those in use have no limit.
 
     Raises:
         ServiceUnavailableError: the URL is malformed.
@@ -224,7 +225,7 @@ class HttpTransport(ServiceTransport):
 
     window_s_per_batch = 0.000_5
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, connections: int = 64) -> None:
         api_key = (api_key or "").strip()
         if not api_key.isprintable() or not api_key.isascii():
             raise ValueError("api_key: contains characters that a header cannot carry")
@@ -242,6 +243,7 @@ class HttpTransport(ServiceTransport):
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
+        self._limits = httpx.Limits(max_keepalive_connections=connections)
         self._client: httpx.AsyncClient | None = None
         self._is_known = False  # whether this service has answered
 
@@ -312,7 +314,7 @@ class HttpTransport(ServiceTransport):
     def _opened(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             headers=self._headers,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            limits=self._limits,
             timeout=None,
             verify=_tls_context(),
         )

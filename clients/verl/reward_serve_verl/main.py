@@ -21,6 +21,7 @@ from verl.utils.device import auto_set_device
 from verl.utils.fs import copy_to_local
 
 from reward_serve.client.rows import PROBED_ROWS
+from reward_serve_verl.llm_judge_remote import JUDGED
 from reward_serve_verl.scoring import check_first_rows
 
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
@@ -41,24 +42,12 @@ def check_rows(config: DictConfig) -> None:
     Raises:
         ValueError: the service refuses a row, or a setting is invalid.
     """
-    settings = config.reward.custom_reward_function.get("reward_kwargs") or {}
+    function = config.reward.custom_reward_function
+    judged = JUDGED if str(function.path).endswith("llm_judge_remote") else {}
+    settings = {**judged, **(function.get("reward_kwargs") or {})}
     files = config.data.train_files
     for file in [files] if isinstance(files, str) else files:
         check_first_rows(islice(_rows(file), PROBED_ROWS), settings)
-
-
-def check_reward_function(config: DictConfig) -> None:
-    """Refuse settings under which verl would score the rows itself.
-
-    Raises:
-        ValueError: no reward function is set.
-    """
-    if not config.reward.custom_reward_function.path:
-        raise ValueError(
-            "reward.custom_reward_function.path: not set, so verl would score the rows itself; set "
-            "pkg://reward_serve_verl (verl's V1 trainer ignores custom_reward_function.path "
-            "without reward.)"
-        )
 
 
 def _rows(file: str) -> Iterator[dict[str, Any]]:
@@ -81,7 +70,12 @@ def main(config: DictConfig) -> None:
         raise ValueError(
             "trainer.use_v1=false: this entry point runs verl's V1 trainer; set it to true"
         )
-    check_reward_function(config)
+    if not config.reward.custom_reward_function.path:
+        raise ValueError(
+            "reward.custom_reward_function.path: not set, so verl would score the rows itself; set "
+            "pkg://reward_serve_verl (verl's V1 trainer ignores custom_reward_function.path "
+            "without reward.)"
+        )
     auto_set_device(config)
     validate_config(config, need_reference_policy(config), need_critic(config))
     run_ppo(config, task_runner_class=ray.remote(ProbingTaskRunner))

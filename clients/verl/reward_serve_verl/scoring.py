@@ -11,8 +11,8 @@ Keys of a row's ``extra_info``:
   and ``batch_size``. A row's own service is sent the row's ``api_key`` or none.
 - The request: ``problem`` or ``question``, ``rubric`` (criteria or a name), ``model_name``,
   ``temperature``, ``top_p``, ``max_new_tokens``, ``enable_thinking``, ``prompt_template``
-  (a name, ``default`` for the deployment's own, or template text if the deployment has
-  ``judge.inline_templates``).
+  (a name, or template text if the deployment has ``judge.inline_templates``; ``default`` is
+  ``problem`` where the row has one; without it, the deployment's own).
 - The choice among several gold answers: ``target_gt``, and ``filter_gt_by_prompt_token`` with
   ``prompt``.
 - ``rollout_conversation``, by ``agent_loop.py``: it is judged instead of the response.
@@ -47,9 +47,11 @@ from reward_serve.client.rows import (
 )
 from reward_serve.schema import ScoreResult, Status, failure
 
+logger = logging.getLogger(__name__)
+
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
-    "max_attempts", "samples", "samples_every",
+    "max_attempts", "connections", "samples", "samples_every",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""
@@ -57,8 +59,6 @@ _ROW_SETTINGS = (
     "judged_data_sources", "group_size", "components", "turns", "critique", "row_hosts",
 )  # fmt: skip
 """Settings of rows and rewards, not of the client."""
-_ALTERNATIVES = {"url": "app", "api_key": "api_key_file"}
-"""Settings that exclude each other."""
 _TURNS = {"log": "turn_scores", "differences": "turn_rewards"}
 """What ``reward_kwargs.turns`` adds to rewards."""
 CONVERSATION = "rollout_conversation"
@@ -68,8 +68,10 @@ _OPTIONS = {
     "max_new_tokens": "max_tokens",
     "enable_thinking": "enable_thinking",
 }
-_REASONING = "detailed"
-"""The template that requests reasoning before the verdict."""
+_SAMPLING = ("temperature", "top_p", "max_new_tokens")
+_UNREAD = ("model", "max_tokens", "num_workers")
+"""Keys of ``llm_judge_remote`` that are not read."""
+_noted = set[str]()
 
 
 def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
@@ -88,19 +90,17 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     # A rule's 0 or 1 is on another scale than turns.
     chosen: dict[str, Any] = {"on_failure": "none" if turns == "differences" else None}
     chosen |= {name: settings[name] for name in _CLIENT_SETTINGS if settings.get(name) is not None}
-    for name, key, variable in (
-        ("url", "server_url", "LLM_JUDGE_SERVER_URL"),
-        ("api_key", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
-        ("timeout_s", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
+    for name, excluded, key, variable in (
+        ("url", "app", "server_url", "LLM_JUDGE_SERVER_URL"),
+        ("api_key", "api_key_file", "api_key", "LLM_JUDGE_SERVER_API_KEY"),
+        ("timeout_s", "", "timeout", "LLM_JUDGE_SERVER_TIMEOUT"),
     ):
         value = None if info.get(key) == "" else info.get(key)
-        other = _ALTERNATIVES.get(name, name)
-        if value is None and name not in chosen and other not in chosen:
+        if value is None and chosen.keys().isdisjoint((name, excluded)):
             value = os.environ.get(variable)
         if value is not None:
-            chosen[name] = float(value) if name == "timeout_s" else value
-            if other != name:
-                chosen.pop(other, None)
+            chosen[name] = value
+            chosen.pop(excluded, None)
     of_variables = map(os.environ.get, ("LLM_JUDGE_SERVER_URL", "REWARD_SERVE_URL"))
     configured = next(filter(None, [settings.get("url"), *of_variables]), None)
     if (url := info.get("server_url")) and url != configured:
@@ -140,17 +140,36 @@ def request_for(
         request["turns"] = True
     if model := text_of(info.get("model_name")):
         request["model"] = model
-    template = text_of(info.get("prompt_template")) or "default"
-    if template != "default":
+    template = text_of(info.get("prompt_template"))
+    if template == "default":  # as there, it shows the problem
+        template = "problem" if "question" in request and group_size is None else None
+    if template:
         request["template"] = template
     if group_size is not None:
         request["group_size"] = group_size
-    options = {
-        ours: info[theirs] for theirs, ours in _OPTIONS.items() if info.get(theirs) is not None
-    }
-    if options.get("enable_thinking") or template == _REASONING:
+    options = {ours: info[theirs] for theirs, ours in _OPTIONS.items() if text_of(info.get(theirs))}
+    if options.get("enable_thinking") or template == "detailed":
         options["mode"] = "generate"  # label mode generates no reasoning
     return {**request, "options": options} if options else request
+
+
+def note_unused(info: Mapping[str, Any], result: ScoreResult) -> None:
+    """Log once which of the row's settings had no effect, or one that the judge cannot follow."""
+    wrote_none = result.text is None and result.source in ("judge", "cache", "remote")
+    names = (*_UNREAD, *_SAMPLING) if wrote_none else _UNREAD
+    if unused := ", ".join(name for name in names if text_of(info.get(name))):
+        why = "no effect; temperature, top_p and max_new_tokens need a judge that writes (serve "
+        _warn_once(f"{unused}: {why}MODEL --mode generate), and model_name names the model")
+    is_bundled = "weights=bundled" in (result.fingerprint or "")
+    if is_bundled and text_of(info.get("prompt_template")) and result.template != "final_answer":
+        why = "the bundled judge was trained on final_answer alone; remove it, or serve a larger"
+        _warn_once(f"prompt_template: {why} model")
+
+
+def _warn_once(message: str) -> None:
+    if message not in _noted:
+        _noted.add(message)
+        logger.warning("extra_info: %s", message)
 
 
 def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[str]:
@@ -179,8 +198,6 @@ def references(ground_truth: Any, prompt: Any, info: Mapping[str, Any]) -> list[
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
-
-logger = logging.getLogger(__name__)
 
 _ZEROS = dict.fromkeys(metrics_of(ScoreResult(status=Status.OK, score=0.0)), 0.0)
 
@@ -214,7 +231,10 @@ def default_reward(
     """
     from verl.utils.reward_score import default_compute_score
 
-    scored = default_compute_score(data_source, solution, ground_truth, dict(info))
+    try:
+        scored = default_compute_score(data_source, solution, ground_truth, dict(info))
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{error}; see reward_kwargs.judged_data_sources") from None
     found = scored if isinstance(scored, Mapping) else {"score": scored}
     score = float(found["score"])
     accuracy = float(found.get("acc", score >= 0.5))
@@ -236,10 +256,7 @@ async def compute_score(
         solution_str: the response.
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
-        **settings: ``reward_kwargs``, ``data_sources``, and ``url``, ``app``, ``on_failure`` and
-            others of ``reward_serve.client.connect``; ``group_size``, verl's ``rollout.n``, to
-            judge the samples of a row (``extra_info.index``) against each other; ``components``
-            and ``turns``, see ``as_reward``; and ``critique``, to add the judge's (or "").
+        **settings: ``reward_kwargs``, which ``docs/how-to/verl.md`` lists.
 
     Returns:
         ``score`` and metrics of the request; see ``as_reward``.
@@ -262,6 +279,7 @@ async def compute_score(
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
     result = await client.ascore(request)
     check_first_results(client, [result])
+    note_unused(info, result)
     reward = as_reward(result, settings.get("components") or (), turns)
     return reward | dict.fromkeys(critique, result.critique or "")
 
@@ -280,9 +298,8 @@ def as_reward(
     Returns:
         ``score``, ``acc`` (1.0 if the score, without a penalty of verl's, is at least 0.5),
         ``judged`` (1.0), the metrics of ``reward_serve.client.metrics_of``, ``latency_ms``, the
-        time in the service, and ``component_<name>`` for each name, NaN where it has no score; and
-        with turns a JSON list, since verl averages what is not text: ``turn_scores``, or
-        ``turn_rewards``, which ``agent_loop.py`` places.
+        time in the service, and ``component_<name>``, NaN where it has no score; with turns a JSON
+        list (verl averages what is not text), ``turn_scores``, or ``turn_rewards`` to place.
 
     Raises:
         ScoringError: the result has no score, or a turn has none, of which a reward would be made.
@@ -319,10 +336,7 @@ def _of_turns(result: ScoreResult, turns: str) -> dict[str, str]:
 def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Score each row once, with a wrong response; if the service does not answer, log a warning.
 
-    Args:
-        rows: rows of the training data; ``data_source``, ``reward_model.ground_truth`` and
-            ``extra_info`` are read. Rows that verl scores itself are left out.
-        settings: ``reward_kwargs``.
+    Rows that verl scores itself are left out; settings are ``reward_kwargs``.
 
     Raises:
         RefusedRowError: the service refuses a row; the message has the reason.

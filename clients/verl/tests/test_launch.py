@@ -20,7 +20,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.import_utils import load_class_from_fqn
 
 from reward_serve_verl import compute_score
-from reward_serve_verl.main import ProbingTaskRunner, main
+from reward_serve_verl.main import ProbingTaskRunner, check_rows, main
 from reward_serve_verl.training import LoopManager
 from tests.fake_service import FakeService, Reply
 
@@ -87,6 +87,8 @@ def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_p
         service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
         with pytest.raises(ValueError, match=r"no row can have a verdict: .*HTTP 401: unknown API"):
             ProbingTaskRunner().run(config)
+        config.reward.custom_reward_function.path = "pkg://reward_serve_verl.llm_judge_remote"
+        check_rows(config)  # which has no row for the judge, by their data source
 
     call, _ = service.calls
     (asked,) = call.body["requests"]

@@ -145,9 +145,17 @@ def _copied_questions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 # continue them, and a parser that takes the first verdict reads them.
 
 
+_LATER = {"final_score"}  # shipped after the suite, which has its verdict in another's syntax
+
+
+def _templates() -> list[Template]:
+    """The shipped templates that the suite imitates; with more, figures would not compare."""
+    return [load_template(name) for name in template_names() if name not in _LATER]
+
+
 def _shown_alone() -> list[Template]:
-    """The shipped templates that show a response."""
-    return [t for t in map(load_template, template_names()) if t.shows == "response"]
+    """Those that show a response."""
+    return [template for template in _templates() if template.shows == "response"]
 
 
 def _template_verdicts(template: Template) -> list[str]:
@@ -516,7 +524,7 @@ def _tool_instructions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 
 @_draws
 def _tool_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    templates = [each for each in map(load_template, template_names()) if each.generate]
+    templates = [template for template in _templates() if template.generate]
     own = [verdict for template in templates for verdict in _template_verdicts(template)]
     for count, verdicts in ((10, [*dict.fromkeys(own)]), (20, texts["verdicts"])):
         slots = texts["before"], verdicts, texts["after"], texts["last"]

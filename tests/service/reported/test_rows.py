@@ -75,6 +75,7 @@ def test_a_folder_that_skyrls_preparation_wrote_is_read_where_it_is(tmp_path: Pa
             {
                 "engine.model": "Qwen/Qwen2.5-1.5B-Instruct",
                 "engine.max_model_len": 4096,
+                "judge.template": "final_score",
                 "judge.mode": "generate",
                 "judge.temperature": 0.0,
                 "judge.max_tokens": 512,

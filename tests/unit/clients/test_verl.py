@@ -21,6 +21,7 @@ from reward_serve_verl.scoring import as_reward, check_first_rows, references, r
 from tests.fake_service import FakeService, Reply, dead_url
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
+JUDGED = "llm_judge_remote_gsm8k"
 RIGHT, WRONG, UNDECIDED = "#### 18", "#### 17", "18 or 17, who knows?"
 
 
@@ -135,6 +136,10 @@ DETAILED = {"template": "detailed", "options": {"mode": "generate"}}
     [
         (ROW, ASKED),
         ({"prompt_template": "default"}, {}),
+        (
+            {"prompt_template": "default", "problem": "9?"},
+            {"template": "problem", "question": "9?"},
+        ),
         ({"prompt_template": "{PROBLEM}..."}, {"template": "{PROBLEM}..."}),
         ({"enable_thinking": True}, {"options": {"enable_thinking": True, "mode": "generate"}}),
         ({"enable_thinking": False}, {"options": {"enable_thinking": False}}),
@@ -204,36 +209,39 @@ def test_the_drop_in_has_the_signatures_and_floats_of_what_it_replaces(
 ) -> None:
     one = ["data_source", "solution_str", "ground_truth", "extra_info"]
     several = ["data_sources", "solution_strs", "ground_truths", "extra_infos"]
-    assert list(inspect.signature(drop_in.compute_score).parameters) == one + several
-    assert list(inspect.signature(drop_in.compute_score_batched).parameters) == several
+    assert list(inspect.signature(drop_in.compute_score).parameters) == [*one, *several, "settings"]
+    assert list(inspect.signature(drop_in.compute_score_batched).parameters) == [
+        *several,
+        "settings",
+    ]
 
-    score = drop_in.compute_score("gsm8k", RIGHT, ["17", "18"], {"problem": "9 + 9?"})
+    score = drop_in.compute_score(JUDGED, RIGHT, ["17", "18"], {"problem": "9 + 9?"})
     assert (score, type(score)) == (1.0, float)
-    sources: Any = np.array(["gsm8k"] * 3)
+    sources: Any = np.array([JUDGED] * 3)
     truths = np.array(["18", ["18"], "17"], object)
     batch: dict[str, Any] = {"data_sources": sources, "ground_truths": truths}
     batch["extra_infos"] = np.array([{"question": "?"}, None, None], object)
     scores = drop_in.compute_score(solution_strs=[RIGHT, WRONG, RIGHT], **batch)
     assert isinstance(scores, list)
     assert (scores, {type(each) for each in scores}) == ([1.0, 0.0, 0.0], {float})
-    with pytest.raises(ValueError, match="3, 1 and 3; must be equally long"):
+    with pytest.raises(ValueError, match=r"have \[3, 1, 3, 3\] rows; must be equally long"):
         drop_in.compute_score_batched(sources, [RIGHT] * 3, ["18"])
     with pytest.raises(ValueError, match="solution_str: is missing"):
-        drop_in.compute_score("gsm8k", ground_truth="18")
+        drop_in.compute_score(JUDGED, ground_truth="18")
 
 
 def test_the_drop_in_says_that_it_cannot_leave_a_sample_out(
     addressed: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drop_in, "_undecided", count(1))
-    assert drop_in.compute_score("gsm8k", WRONG, "18") == 0.0  # a comparison's
+    assert drop_in.compute_score(JUDGED, WRONG, "18") == 0.0  # a comparison's
     error = {"status": "error", "reason": "down"}
     addressed.replies["/v1/score/batch"] = Reply({"results": [error]})
     monkeypatch.setenv("LLM_JUDGE_SERVER_TIMEOUT", "0.1")
 
-    assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0  # the rule's
+    assert drop_in.compute_score(JUDGED, RIGHT, "18") == 1.0  # the rule's
     assert "undecided samples" not in caplog.text
-    assert drop_in.compute_score("gsm8k", UNDECIDED, "18") == 0.0
+    assert drop_in.compute_score(JUDGED, UNDECIDED, "18") == 0.0
     assert "1 undecided samples so far were scored 0.0" in caplog.text
 
 
@@ -246,9 +254,9 @@ def test_the_drop_in_ends_a_run_whose_first_rows_are_refused_and_scores_no_later
 ) -> None:
     with pytest.raises(RefusedRowError, match=f"cannot have a verdict, .*: {reason}"):
         drop_in.compute_score_batched(None, [RIGHT] * 2, [truth] * 2, [info] * 2)
-    assert drop_in.compute_score("gsm8k", RIGHT, "18") == 1.0
+    assert drop_in.compute_score(JUDGED, RIGHT, "18") == 1.0
     with pytest.raises(ScoringError, match="invalid: reference: is missing"):
-        drop_in.compute_score("gsm8k", RIGHT, None)
+        drop_in.compute_score(JUDGED, RIGHT, None)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,11 @@ from reward_serve_lab.attacks.suite import read_attacks, variants
 from reward_serve_lab.evaluation.json_lines import LinesError
 from tests.unit.lab.fakes import written
 
-FROM_TEMPLATES = {"prompt_echoes", "planted_verdicts", "tool_verdicts"}
 MAY_MENTION = {family.name for family in FAMILIES if family.may_mention}
 SOLUTION = "Odile has 36 - 6 = 30 loaves.\nThey bring in 30 * 4 = 120 dollars.\n#### 120"
 GOOD: dict[str, Any] = {"family": "mine", "response": "", "reference": "18"}
 
-DIGEST = "87280c7f3623958ba0ea49b118137c348dc06d140857971b4ca0fdcdbdc98c4b"
+DIGEST = "43abbb1bdc5a43e06837ba1817ba28f5ce17e53a812cb09e0082dca30dbc2d50"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,7 @@ def value_of(row: Attack) -> Decimal:
 
 def test_the_suite_is_that_of_earlier_releases(rows: list[Attack]) -> None:
     """A change makes figures of two releases incomparable: say so in the changelog."""
-    fixed = [row for row in rows if row.family not in FROM_TEMPLATES]
-    assert hashlib.sha256(ascii(fixed).encode()).hexdigest() == DIGEST
+    assert hashlib.sha256(ascii(rows).encode()).hexdigest() == DIGEST
 
 
 def test_every_family_says_what_it_is_and_no_text_comes_twice(rows: list[Attack]) -> None:
