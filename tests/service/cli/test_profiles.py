@@ -7,24 +7,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from openai import AsyncOpenAI
 
 from reward_serve.cli.profiles import FOLDER, Profile, find_profile
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
-from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import engine_arguments
 from reward_serve.judging.rendering import Renderer
-from reward_serve.replica.admission import Admission
-from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.judge import Judge, generation_of
+from reward_serve.reward_models.judge import generation_of
 from reward_serve.schema import Options, Status
 from reward_serve.templates import read_verdict
 from tests.service.cli.test_serve import application, dry_run, judge
-from tests.service.engines.test_openai import ASKED, Endpoint, completion
 from tests.service.engines.test_tokenizer import byte_level, hub_tokenizer
 from tests.unit.cli.test_main import invoke
 
@@ -116,6 +110,8 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
         ("someone/gpt-5-mini", None),
         ("gpt-5-chat-latest", None),
         ("gpt-5.4-mini", "gpt-5"),
+        ("gpt-4o-mini-2024-07-18", "gpt-4"),
+        ("gpt-4o-mini-transcribe", None),
         ("Qwen/Qwen3-18B", None),
         ("org/model", None),
     ],
@@ -141,7 +137,7 @@ def test_without_a_profile_it_says_what_is_assumed(arguments: list[str]) -> None
     said = invoke("serve", *arguments, "--dry-run").stderr
     assert said == (
         f"{arguments[0]} has no profile of this kind: it is taken for a folder or a hub id (for an "
-        "endpoint's model copy openai.yaml), with a context of 4,096 tokens, and a judge answers "
+        "endpoint's model give --kind remote), with a context of 4,096 tokens, and a judge answers "
         "without thinking; one that thinks needs --mode generate\n"
     )
     for other in ([], ["judge.yaml"], ["bundled"]):
@@ -270,33 +266,14 @@ def test_a_cards_prompt_is_asked_word_for_word_and_its_fields_stay_text(
     assert plain.token_ids == rendered.token_ids[:-1]
 
 
-def strict(body: dict[str, Any]) -> httpx.Response:
-    """Refuses what gpt-5 refuses, and gives a verdict otherwise."""
-    for name in ("max_tokens", "temperature", "top_p", "seed", "logprobs", "top_logprobs"):
-        if name in body:
-            error = {"message": f"Unsupported parameter: '{name}'", "param": name}
-            return httpx.Response(400, json={"error": error})
-    reasons = body["reasoning_effort"] in ("minimal", "low", "medium", "high")
-    enough = body["max_completion_tokens"] >= 2048
-    return httpx.Response(
-        200, json=completion("18 is 18.\nVERDICT: 1" if reasons and enough else "")
-    )
-
-
-@pytest.mark.parametrize("arguments", [["gpt-5-mini"], ["gpt-5.4-nano"], ["openai.yaml"]])
-async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]) -> None:
-    (config,) = application(dry_run(*arguments)).models
-    assert isinstance(config, RemoteModel)
-    endpoint = Endpoint(strict)
-    http: Any = httpx.AsyncClient(transport=httpx.MockTransport(endpoint))
-    client = AsyncOpenAI(api_key="key", max_retries=0, http_client=http)
-    unruled = config.model_copy(
-        update={"judge": config.judge.model_copy(update={"rules_first": False})}
-    )
-    model = Judge(unruled, OpenAIEngine(config, client))
-    result = await Scorer("judge", model, Admission(8, 8)).score(ASKED)
-    assert (result["status"], result["score"]) == ("ok", 1.0)
-    assert len(endpoint.asked) == 1
+def test_an_endpoints_model_has_its_own_settings_and_no_others() -> None:
+    for arguments, expected in (
+        (["deepseek-reasoner"], {"api_key_env": "DEEPSEEK_API_KEY", "tokens_per_minute": None}),
+        (["Qwen/Qwen3-8B", "--kind", "remote"], {"requests_per_minute": None, "extra_body": {}}),
+    ):
+        (found,) = application(dry_run(*arguments)).models
+        assert isinstance(found, RemoteModel)
+        assert found.remote.model_dump().items() >= expected.items()
 
 
 @pytest.mark.parametrize(
