@@ -51,9 +51,7 @@ _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
 _NAMED = re.compile(r"""(?:['"`]|supplied: )(\w+)""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
-_NO_KEY = "none"
 _DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
-_SLACK, _FADES = 1.5, 0.99
 _FIRST_CALLS, _LEAST_ROUND, _MOST_REFUSED = 32, 8, 0.1
 
 
@@ -143,8 +141,8 @@ class OpenAIEngine(FrozenModel):
         self._probing: asyncio.Future[None] | None = None
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
-        self._dropped = set(config.extra_body)  # which has its own
-        self._dropped |= {"temperature", "top_p", "seed"} if reasoning else set()
+        refused = ("temperature", "top_p", "seed") if reasoning else ()
+        self._dropped = {*config.extra_body, *refused}  # extra_body has its own
         self._defaults = {"reasoning_effort": "low"} if reasoning else {}
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (
@@ -243,7 +241,7 @@ class OpenAIEngine(FrozenModel):
                     if isinstance(choice := _at(reply, "choices", 0), dict):
                         if max_tokens > 1:
                             written = _usage(reply).completion_tokens
-                            self._longest = max(_SLACK * written, _FADES * self._longest)
+                            self._longest = max(1.5 * written, 0.99 * self._longest)
                         if choice.get("finish_reason") != "length" or most == max_tokens:
                             return reply
                         most = max_tokens
@@ -381,7 +379,7 @@ def remote_key(config: RemoteConfig) -> str:
                 f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
-        return _NO_KEY  # the endpoint needs no key, but the SDK does
+        return "none"  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
@@ -428,7 +426,7 @@ def _why(choice: dict[str, Any]) -> str:
     return f": {_quoted(said)}" if said else ""
 
 
-def _quoted(said: object, key: str = _NO_KEY) -> str:
+def _quoted(said: object, key: str = "") -> str:
     return _without(key, ascii(said))[:300]  # which may be long, and is printed by logs
 
 

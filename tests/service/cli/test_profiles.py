@@ -23,7 +23,8 @@ from tests.service.engines.test_tokenizer import byte_level, hub_tokenizer
 from tests.unit.cli.test_main import invoke
 
 FILES = {path.stem: yaml.safe_load(path.read_bytes()) for path in sorted(FOLDER.glob("*.yaml"))}
-KNOWN = {known.replace("*", "-x"): name for name, file in FILES.items() for known in file["models"]}
+ALL = {known.replace("*", "-x"): name for name, file in FILES.items() for known in file["models"]}
+KNOWN = {known: name for known, name in ALL.items() if FILES[name]["model"]}
 GIB = {known: gib for file in FILES.values() for known, gib in file["models"].items() if gib}
 VERIFIERS = {known: name for known, name in KNOWN.items() if "prompt" in FILES[name]}
 THINKERS = [
@@ -295,8 +296,8 @@ def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) ->
 @pytest.mark.parametrize(
     ("model", "word"),
     [
-        ("RLHFlow/ArmoRM-Llama3-8B-v0.1", "armorm"),
-        ("internlm/internlm2-7b-reward", "reward"),
+        ("openbmb/Eurus-RM-7b", "rm"),
+        ("nvidia/Nemotron-4-340B-Reward", "reward"),
         ("org/Qwen3-8B-PRM", "prm"),
         ("./my-reward-model", "reward"),
     ],
@@ -308,6 +309,17 @@ def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     assert "--kind classifier if it returns a logit" in refused.stderr
     (found,) = application(dry_run(model, "--kind", "classifier")).models
     assert isinstance(found, ClassifierModel)
+
+
+@pytest.mark.parametrize("model", ALL.keys() - KNOWN.keys())
+def test_a_reward_model_that_cannot_be_served_is_refused_whatever_its_kind(model: str) -> None:
+    field = f"engine.model={model}"
+    for asked in ([model], [model, "--kind", "classifier"], [f"my-{model.rpartition('/')[2]}"]):
+        refused = invoke("serve", *asked, "--dry-run")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"{asked[0]}: vLLM does not serve it as a classifier" in refused.stderr
+    for file in ("judge-gpu.yaml", "classifier.yaml"):
+        assert "vLLM does not serve it" in invoke("serve", file, "--set", field).stderr
 
 
 def test_a_known_classifier_is_refused_as_a_judge_before_ray_starts() -> None:

@@ -261,6 +261,13 @@ async def test_a_reply_that_a_shorter_limit_cut_off_is_asked_for_with_the_whole(
     assert [asked["max_tokens"] for asked in endpoint.asked] == [4096, 150, 165, 4096, 600]
 
 
+async def test_a_key_that_is_a_word_leaves_replies_as_they_are() -> None:
+    endpoint = Endpoint(completion("key: 1"))
+    engine = endpoint.engine()
+    engine._client.api_key = "key"
+    assert (await engine.generate(EMPTY, Sampling(8))).text == "key: 1"
+
+
 async def test_the_fingerprint_has_no_secret() -> None:
     described = Endpoint(completion()).engine().describe()
     assert described["endpoint"] == "http://judge.example/v1/"
