@@ -380,8 +380,9 @@ def _profiles() -> str:
         text += f"\n## {path.stem}\n\n{first} {_sentence(profile['about'])}\n\n"
         rows = [(_code(model), f"{gib or ''}") for model, gib in profile["models"].items()]
         text += _table(("model", "weights, GiB"), rows)
-        fields = yaml.safe_dump(profile["model"], sort_keys=False, width=100)
-        text += f"\n```yaml\n{fields}```\n"
+        if profile["model"]:
+            fields = yaml.safe_dump(profile["model"], sort_keys=False, width=100)
+            text += f"\n```yaml\n{fields}```\n"
         if prompt := profile.get("prompt"):
             names = (
                 f"{field} as {' or '.join(_code(f'{{{each}}}') for each in given)}"

@@ -13,7 +13,8 @@
 #   OPENAI_API_KEY; deployed like the bundled judge. JUDGE=graded: the same, with graded verdicts.
 #
 # DEPLOYMENT      another deployments file
-# JUDGE_MODEL     another model: a hub id or a folder
+# JUDGE_MODEL     another model: a hub id, a folder or an endpoint's name, with the settings of its
+#   profile (`reward-serve serve MODEL`), or those of DEPLOYMENT
 # JUDGE_REPLICAS  number of replicas, or MIN:MAX
 # JUDGE_TP        GPUs per replica
 # REWARD_MODEL, REWARD_NUM_ENGINES, REWARD_MAX_MODEL_LEN  SkyRL's names of the first two, and of the
@@ -35,9 +36,9 @@ judge=${JUDGE:-qwen}
 url=${URL:-http://127.0.0.1:8000}
 state=${STATE_DIR:-$root/.judge}
 case $judge in
-  qwen) python=${TRAINER_PYTHON:-python} deployment=${DEPLOYMENT:-$root/deployments/judge-gpu.yaml} ;;
-  bundled) python=$root/.venv/bin/python deployment=${DEPLOYMENT:-$root/deployments/judge.yaml} ;;
-  openai | graded) python=$root/.venv/bin/python deployment=${DEPLOYMENT:-$root/deployments/openai.yaml} ;;
+  qwen) python=${TRAINER_PYTHON:-python} file=judge-gpu section=engine profile=(--device cuda) ;;
+  bundled) python=$root/.venv/bin/python file=judge section=engine profile=(--device cpu) ;;
+  openai | graded) python=$root/.venv/bin/python file=openai section=remote profile=(--kind remote) ;;
   *) echo "JUDGE=$judge: qwen, bundled, openai or graded" >&2 && exit 2 ;;
 esac
 # named <variable> <SkyRL's variable>: the value of either; they may not contradict each other.
@@ -61,15 +62,21 @@ case ${NUMBERS:-} in
     ;;
   *) echo "NUMBERS=$NUMBERS: llm_as_a_judge_local, or unset it" >&2 && exit 2 ;;
 esac
-section=engine
-[[ $judge == openai || $judge == graded ]] && section=remote
-[[ -z $model ]] || fields+=(--set "$section.model=$model")
+deployment=${DEPLOYMENT:-$root/deployments/$file.yaml}
+served=("$deployment")
+if [[ -n $model && -n ${DEPLOYMENT:-} ]]; then
+  fields+=(--set "$section.model=$model")
+elif [[ -n $model ]]; then
+  served=("$model" "${profile[@]}")
+  fields+=(--set name=judge)
+fi
 [[ -z ${JUDGE_TP:-} ]] || fields+=(--set "engine.tensor_parallel_size=$JUDGE_TP")
 [[ -z ${REWARD_MAX_MODEL_LEN:-} ]] || fields+=(--set "$section.max_model_len=$REWARD_MAX_MODEL_LEN")
 [[ -z $replicas ]] || fields+=(
   --set "autoscaling.min_replicas=${replicas%:*}"
   --set "autoscaling.max_replicas=${replicas#*:}"
 )
+asked="${served[*]} ${fields[*]-}"
 mkdir -p "$state"
 
 ready() { "$python" -m reward_serve wait --url "$url" --timeout-s "$1" --quiet; }
@@ -102,7 +109,7 @@ check_gpus() { "$python" "$root/examples/gsm8k/gpus.py" "$deployment" "${TRAINER
 # The deployments file with the fields that variables set, if any.
 configure() {
   [[ ${#fields[@]} -gt 0 ]] || return 0
-  "$python" -m reward_serve serve "$deployment" "${fields[@]}" --dry-run >"$state/judge.yaml"
+  "$python" -m reward_serve serve "${served[@]}" "${fields[@]}" --dry-run >"$state/judge.yaml"
   deployment=$state/judge.yaml
 }
 
@@ -143,15 +150,15 @@ deploy() {
 
 start() {
   if ready 0; then
-    if [[ ${#fields[@]} -gt 0 && ${fields[*]} != "$(cat "$state/fields" 2>/dev/null)" ]]; then
-      echo "a judge is already running at $url, without ${fields[*]}; stop it: JUDGE=$judge $0 stop" >&2
+    if [[ ${#fields[@]} -gt 0 && $asked != "$(cat "$state/asked" 2>/dev/null)" ]]; then
+      echo "a judge is already running at $url, not $asked; stop it: JUDGE=$judge $0 stop" >&2
       exit 1
     fi
     echo "a judge is already running at $url"
     return
   fi
   : >"$state/log"
-  echo "${fields[*]-}" >"$state/fields"
+  echo "$asked" >"$state/asked"
   echo "deploying $deployment (log: $state/log)"
   prepare
   deploy

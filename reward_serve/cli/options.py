@@ -25,7 +25,7 @@ from reward_serve.templates import FILE_SUFFIXES
 if TYPE_CHECKING:
     from reward_serve.cli.file_schema import DeploymentsFile
 
-Kind = Literal["judge", "classifier"]
+Kind = Literal["judge", "classifier", "remote"]
 
 _BUNDLED_GPU_SHARE = 0.1
 _NEAREST = {"judge": "judge-gpu.yaml", "classifier": "classifier.yaml", "remote": "openai.yaml"}
@@ -98,9 +98,11 @@ def note(model: str, options: Mapping[str, Any]) -> str:
     if model == BUNDLED_MODEL or model.endswith(FILE_SUFFIXES):
         return ""
     if (profile := _profile_of(model, options)) is None:
+        if options.get("kind") == "remote":
+            return f"{model} has no profile: it is asked at remote.base_url, OpenAI by default"
         return (
             f"{model} has no profile of this kind: it is taken for a folder or a hub id (for an "
-            "endpoint's model copy openai.yaml), with a context of 4,096 tokens, and a judge "
+            "endpoint's model give --kind remote), with a context of 4,096 tokens, and a judge "
             "answers without thinking; one that thinks needs --mode generate"
         )
     gib = profile.models[profile.known]
@@ -132,7 +134,7 @@ def _file_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "remote":
         if engines := sorted(options.keys() & {"device", "tp", "gpus"}):
             raise ConfigError(f"--{engines[0]}: {model} runs at an endpoint; leave it out")
-        section |= {"name": _name(model), "remote": {**section["remote"], "model": model}}
+        section |= {"name": _name(model), "remote": {"model": model}}  # the rest was another's
     elif not is_bundled:
         engine = section["engine"]
         folder = Path(model).expanduser().resolve() if is_folder(model) else None

@@ -32,7 +32,7 @@ class Profile(NamedTuple):
     about: str  # how the family judges, and why
     read: str  # what was read, and where
     run: str  # what was run here
-    model: dict[str, Any]  # fields of a deployments file's model
+    model: dict[str, Any]  # fields of a deployments file's model; none if it cannot be served
     prompt: dict[str, Any] | None = None  # of a verifier: its fields' names, and its template
 
 
@@ -40,7 +40,8 @@ def find_profile(model: str) -> Profile | None:
     """The profile with the longest name that is part of the model's; an endpoint's is all of it.
 
     Tuned and quantized models are named like that, and keep their family's chat template; a name
-    that says of another kind of model what the profile's does not is of no profile.
+    that says of another kind of model what the profile's does not is of no profile. A model that
+    is known as one that cannot be served raises ConfigError.
     """
     found, of_folder, asked = {}, is_folder(model), _asked(model)
     for path in FOLDER.glob("*.yaml"):
@@ -52,7 +53,10 @@ def find_profile(model: str) -> Profile | None:
             other = _OTHER_KINDS.search(asked.replace(name.rstrip("*"), ""))
             if re.search(part, asked) and (owner or not of_folder) and not other:
                 found[name] = Profile(path.stem, known, **content)
-    return found[max(found, key=len)] if found else None
+    closest = found[max(found, key=len)] if found else None
+    if closest and not closest.model:
+        raise ConfigError(f"{model}: {closest.about}")
+    return closest
 
 
 def reward_word(model: str) -> str | None:

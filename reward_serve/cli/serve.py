@@ -241,9 +241,9 @@ def missing(models: list[ModelConfig]) -> list[str]:
                 if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
                     folder = check_checkpoint(checkpoint)
                     check_kind(folder, is_classifier=isinstance(model, ClassifierModel))
-                elif checkpoint != BUNDLED_MODEL and isinstance(model, JudgeModel):
-                    known = find_profile(checkpoint)
-                    if known and known.model["kind"] == "classifier":
+                elif checkpoint != BUNDLED_MODEL:
+                    kind = (known := find_profile(checkpoint)) and known.model["kind"]
+                    if kind == "classifier" and isinstance(model, JudgeModel):
                         raise CheckpointError(
                             f"engine.model: {checkpoint} writes no verdict; use kind: classifier"
                         )

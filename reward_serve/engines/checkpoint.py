@@ -52,17 +52,17 @@ def check_kind(folder: Path, *, is_classifier: bool) -> None:
     """
     architectures = read_json(folder / "config.json").get("architectures") or ["of no architecture"]
     kinds = ("ForSequenceClassification", "ForProcessRewardModel")
-    scores = any(kind in name for kind in kinds for name in architectures)
-    if is_classifier and not scores:
-        raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, not a {' or '.join(kinds)} "
-            "model; serve a reward model, or use kind: judge"
-        )
-    if not is_classifier and (scores or any("RewardModel" in name for name in architectures)):
-        raise CheckpointError(
-            f"engine.model: {folder} is {', '.join(architectures)}, a reward model that writes no "
-            "verdict; use kind: classifier"
-        )
+    scores = any(name.endswith(kinds) for name in architectures)
+    has_head = any("Reward" in name or kinds[0] in name for name in architectures)
+    if has_head and not scores:
+        fault = f"a reward model that vLLM cannot serve; serve a {' or '.join(kinds)} model"
+    elif is_classifier and not scores:
+        fault = f"not a {' or '.join(kinds)} model; serve a reward model, or use kind: judge"
+    elif scores and not is_classifier:
+        fault = "a reward model that writes no verdict; use kind: classifier"
+    else:
+        return
+    raise CheckpointError(f"engine.model: {folder} is {', '.join(architectures)}, {fault}")
 
 
 def check_hub_id(model: str, revision: str | None = None) -> None:

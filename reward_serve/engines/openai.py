@@ -48,11 +48,10 @@ _REFUSED = {
     404: "set remote.model to a model that it has, and remote.base_url to end before /chat",
 }
 _REASONING = re.compile(r"(?:.*/)?(?:gpt-5|o[134])(?![a-z0-9]|-chat)")
-_QUOTED = re.compile(r"""['"`](\w+)['"`]""")
+_NAMED = re.compile(r"""(?:['"`]|supplied: )(\w+)""")
 _FINAL = ("stop", "eos_token", "stop_sequence")  # the latter two are TGI's
 _LINK = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?")
-_NO_KEY = "none"
-_DROPPABLE = frozenset(["temperature", "top_p", "seed"])
+_DROPPABLE = frozenset(["temperature", "top_p", "seed", "reasoning_effort"])
 _FIRST_CALLS, _LEAST_ROUND, _MOST_REFUSED = 32, 8, 0.1
 
 
@@ -142,12 +141,14 @@ class OpenAIEngine(FrozenModel):
         self._probing: asyncio.Future[None] | None = None
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
-        self._dropped = {"temperature", "top_p", "seed"} if reasoning else set[str]()
+        refused = ("temperature", "top_p", "seed") if reasoning else ()
+        self._dropped = {*config.extra_body, *refused}  # extra_body has its own
+        self._defaults = {"reasoning_effort": "low"} if reasoning else {}
         limits = (config.requests_per_minute, config.tokens_per_minute)
         self._requests, self._tokens = (
             AsyncLimiter(max(1.0, n / replicas), 60) if n else None for n in limits
         )
-        self._written = 0.0  # tokens of a reply, the mean of late
+        self._longest = 0.0  # tokens of the longest reply of late, and half as many again
 
     def describe(self) -> dict[str, str]:
         """Model and endpoint, for fingerprints; the endpoint does not report its weights."""
@@ -208,21 +209,17 @@ class OpenAIEngine(FrozenModel):
         messages, key = prompt.messages, self._client.api_key
         self._check_images(messages)
         self._check()
-        if self._requests:
-            await self._requests.acquire()
-        if self._tokens:
-            contents = (turn.get("content") or "" for turn in messages)
-            texts = (c if isinstance(c, str) else c[0]["text"] for c in contents)
-            asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
-            written = min(self._written or max_tokens, max_tokens)
-            await self._tokens.acquire(min(asked + written, self._tokens.max_rate))
+        most, settings = max_tokens, {**self._defaults, **settings}
+        if self._tokens:  # which the limit counts against, as OpenAI's do, however short the reply
+            most = min(most, math.ceil(self._longest) or most)
         while True:
+            await self._reserve(messages, most)
             sent = {name: value for name, value in settings.items() if name not in self._dropped}
-            sent[limit := self._limit] = max_tokens
+            sent[limit := self._limit] = most
             self.window.calls += 1
             try:
                 given = await self._create(self._client, messages, sent)
-            except openai.BadRequestError as error:
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self._learns(error, sent if learns else {}, limit):
                     raise RefusedError(f"{self._name}: {_quoted(error, key)}") from None
             except openai.RateLimitError as error:
@@ -243,14 +240,28 @@ class OpenAIEngine(FrozenModel):
                     reply: dict[str, Any] = json.loads(text)
                     if key in (plain := json.dumps(reply, ensure_ascii=False)):
                         reply = json.loads(_without(key, plain))  # which may have been escaped
-                    if isinstance(_at(reply, "choices", 0), dict):
-                        written = _usage(reply).completion_tokens or self._written
-                        self._written += (written - self._written) / (16 if self._written else 1)
-                        return reply
+                    if isinstance(choice := _at(reply, "choices", 0), dict):
+                        if max_tokens > 1:
+                            written = _usage(reply).completion_tokens
+                            self._longest = max(1.5 * written, 0.99 * self._longest)
+                        if choice.get("finish_reason") != "length" or most == max_tokens:
+                            return reply
+                        most = max_tokens
+                        continue
                 why = f"its reply has no choices: {_quoted(text, key)}; check remote.base_url"
                 raise EngineError(f"{self._name}: {why}")
             finally:
                 self.window.calls -= 1
+
+    async def _reserve(self, messages: Sequence[Mapping[str, Any]], most: int) -> None:
+        """Wait until the minute's requests and tokens suffice."""
+        if self._requests:
+            await self._requests.acquire()
+        if self._tokens:
+            contents = (turn.get("content") or "" for turn in messages)
+            texts = (c if isinstance(c, str) else c[0]["text"] for c in contents)
+            asked = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN  # and images are not counted
+            await self._tokens.acquire(min(asked + most, self._tokens.max_rate))
 
     async def _create(self, client: AsyncOpenAI, messages: Any, body: dict[str, Any]) -> Any:
         return await client.chat.completions.with_raw_response.create(
@@ -315,13 +326,15 @@ class OpenAIEngine(FrozenModel):
                     "remote.image_hosts; send the image as a data: URL"
                 )
 
-    def _learns(self, error: openai.BadRequestError, sent: dict[str, Any], limit: str) -> bool:
+    def _learns(self, error: openai.APIStatusError, sent: dict[str, Any], limit: str) -> bool:
         """Whether the endpoint refuses a parameter that later calls can do without."""
-        quoted = _QUOTED.search(error.message)  # not every endpoint fills in `param`
-        name = error.param or (quoted[1] if quoted else "")
+        named = (name for name in _NAMED.findall(error.response.text) if name in sent)
+        name = error.param or next(named, "")  # not every endpoint fills in `param`
         if name == limit == "max_tokens":
             self._limit = "max_completion_tokens"
         elif name in _DROPPABLE and name in sent:
+            if name not in self._dropped:
+                logger.warning("%s refuses %s, which is sent no more", self._name, name)
             self._dropped.add(name)
         else:
             return False
@@ -368,7 +381,7 @@ def remote_key(config: RemoteConfig) -> str:
                 f"remote.api_key_file: {error}; it must be on every node that may run a replica"
             ) from None
     if config.api_key_env is None:
-        return _NO_KEY  # the endpoint needs no key, but the SDK does
+        return "none"  # the endpoint needs no key, but the SDK does
     key = os.environ.get(config.api_key_env, "")
     if not key:
         raise RemoteKeyError(
@@ -415,12 +428,12 @@ def _why(choice: dict[str, Any]) -> str:
     return f": {_quoted(reason)}" if reason else ""
 
 
-def _quoted(text: object, key: str = _NO_KEY) -> str:
+def _quoted(text: object, key: str = "") -> str:
     return _without(key, ascii(text))[:300]  # which may be long, and is printed by logs
 
 
 def _without(key: str, text: str) -> str:
-    return text if key == _NO_KEY else text.replace(key, "[API key]")
+    return text if len(key) < 8 else text.replace(key, "[API key]")  # a short one is a word
 
 
 def _usage(reply: dict[str, Any]) -> Usage:

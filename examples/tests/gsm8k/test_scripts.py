@@ -139,8 +139,8 @@ def test_variables_choose_the_judges_model_and_size(tmp_path: Path) -> None:
     machine.run("run_judge_sync.sh", JUDGE_MODEL="org/large", JUDGE_REPLICAS="1:4", JUDGE_TP="2")
 
     (dry,) = [call for call in machine.calls() if "--dry-run" in call]
-    assert dry.startswith(f"-m reward_serve serve {DEPLOYMENTS}/judge-gpu.yaml")
-    for field in ("engine.model=org/large", "engine.tensor_parallel_size=2",
+    assert dry.startswith("-m reward_serve serve org/large --device cuda ")
+    for field in ("name=judge", "engine.tensor_parallel_size=2",
                   "autoscaling.min_replicas=1", "autoscaling.max_replicas=4"):  # fmt: skip
         assert f"--set {field}" in dry
     file = tmp_path / "state" / "judge.yaml"

@@ -7,29 +7,24 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from openai import AsyncOpenAI
 
 from reward_serve.cli.profiles import FOLDER, Profile, find_profile
 from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
-from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import engine_arguments
 from reward_serve.judging.rendering import Renderer
-from reward_serve.replica.admission import Admission
-from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.judge import Judge, generation_of
+from reward_serve.reward_models.judge import generation_of
 from reward_serve.schema import Options, Status
 from reward_serve.templates import read_verdict
 from tests.service.cli.test_serve import application, dry_run, judge
-from tests.service.engines.test_openai import ASKED, Endpoint, completion
 from tests.service.engines.test_tokenizer import byte_level, hub_tokenizer
 from tests.unit.cli.test_main import invoke
 
 FILES = {path.stem: yaml.safe_load(path.read_bytes()) for path in sorted(FOLDER.glob("*.yaml"))}
-KNOWN = {known.replace("*", "-x"): name for name, file in FILES.items() for known in file["models"]}
+ALL = {known.replace("*", "-x"): name for name, file in FILES.items() for known in file["models"]}
+KNOWN = {known: name for known, name in ALL.items() if FILES[name]["model"]}
 GIB = {known: gib for file in FILES.values() for known, gib in file["models"].items() if gib}
 VERIFIERS = {known: name for known, name in KNOWN.items() if "prompt" in FILES[name]}
 THINKERS = [
@@ -116,6 +111,8 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
         ("someone/gpt-5-mini", None),
         ("gpt-5-chat-latest", None),
         ("gpt-5.4-mini", "gpt-5"),
+        ("gpt-4o-mini-2024-07-18", "gpt-4"),
+        ("gpt-4o-mini-transcribe", None),
         ("Qwen/Qwen3-18B", None),
         ("org/model", None),
     ],
@@ -141,7 +138,7 @@ def test_without_a_profile_it_says_what_is_assumed(arguments: list[str]) -> None
     said = invoke("serve", *arguments, "--dry-run").stderr
     assert said == (
         f"{arguments[0]} has no profile of this kind: it is taken for a folder or a hub id (for an "
-        "endpoint's model copy openai.yaml), with a context of 4,096 tokens, and a judge answers "
+        "endpoint's model give --kind remote), with a context of 4,096 tokens, and a judge answers "
         "without thinking; one that thinks needs --mode generate\n"
     )
     for other in ([], ["judge.yaml"], ["bundled"]):
@@ -270,33 +267,14 @@ def test_a_cards_prompt_is_asked_word_for_word_and_its_fields_stay_text(
     assert plain.token_ids == rendered.token_ids[:-1]
 
 
-def strict(body: dict[str, Any]) -> httpx.Response:
-    """Refuses what gpt-5 refuses, and gives a verdict otherwise."""
-    for name in ("max_tokens", "temperature", "top_p", "seed", "logprobs", "top_logprobs"):
-        if name in body:
-            error = {"message": f"Unsupported parameter: '{name}'", "param": name}
-            return httpx.Response(400, json={"error": error})
-    reasons = body["reasoning_effort"] in ("minimal", "low", "medium", "high")
-    enough = body["max_completion_tokens"] >= 2048
-    return httpx.Response(
-        200, json=completion("18 is 18.\nVERDICT: 1" if reasons and enough else "")
-    )
-
-
-@pytest.mark.parametrize("arguments", [["gpt-5-mini"], ["gpt-5.4-nano"], ["openai.yaml"]])
-async def test_gpt_5_gives_a_verdict_without_a_refused_call(arguments: list[str]) -> None:
-    (config,) = application(dry_run(*arguments)).models
-    assert isinstance(config, RemoteModel)
-    endpoint = Endpoint(strict)
-    http: Any = httpx.AsyncClient(transport=httpx.MockTransport(endpoint))
-    client = AsyncOpenAI(api_key="key", max_retries=0, http_client=http)
-    unruled = config.model_copy(
-        update={"judge": config.judge.model_copy(update={"rules_first": False})}
-    )
-    model = Judge(unruled, OpenAIEngine(config, client))
-    result = await Scorer("judge", model, Admission(8, 8)).score(ASKED)
-    assert (result["status"], result["score"]) == ("ok", 1.0)
-    assert len(endpoint.asked) == 1
+def test_an_endpoints_model_has_its_own_settings_and_no_others() -> None:
+    for arguments, expected in (
+        (["deepseek-reasoner"], {"api_key_env": "DEEPSEEK_API_KEY", "tokens_per_minute": None}),
+        (["Qwen/Qwen3-8B", "--kind", "remote"], {"requests_per_minute": None, "extra_body": {}}),
+    ):
+        (found,) = application(dry_run(*arguments)).models
+        assert isinstance(found, RemoteModel)
+        assert found.remote.model_dump().items() >= expected.items()
 
 
 @pytest.mark.parametrize(
@@ -318,8 +296,8 @@ def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) ->
 @pytest.mark.parametrize(
     ("model", "word"),
     [
-        ("RLHFlow/ArmoRM-Llama3-8B-v0.1", "armorm"),
-        ("internlm/internlm2-7b-reward", "reward"),
+        ("openbmb/Eurus-RM-7b", "rm"),
+        ("nvidia/Nemotron-4-340B-Reward", "reward"),
         ("org/Qwen3-8B-PRM", "prm"),
         ("./my-reward-model", "reward"),
     ],
@@ -331,6 +309,17 @@ def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     assert "--kind classifier if it returns a logit" in refused.stderr
     (found,) = application(dry_run(model, "--kind", "classifier")).models
     assert isinstance(found, ClassifierModel)
+
+
+@pytest.mark.parametrize("model", ALL.keys() - KNOWN.keys())
+def test_a_reward_model_that_cannot_be_served_is_refused_whatever_its_kind(model: str) -> None:
+    field = f"engine.model={model}"
+    for asked in ([model], [model, "--kind", "classifier"], [f"my-{model.rpartition('/')[2]}"]):
+        refused = invoke("serve", *asked, "--dry-run")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"{asked[0]}: vLLM does not serve it as a classifier" in refused.stderr
+    for file in ("judge-gpu.yaml", "classifier.yaml"):
+        assert "vLLM does not serve it" in invoke("serve", file, "--set", field).stderr
 
 
 def test_a_known_classifier_is_refused_as_a_judge_before_ray_starts() -> None:

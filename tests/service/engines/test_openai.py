@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.models import RemoteModel
-from reward_serve.engines.base import Prompt, Sampling
+from reward_serve.engines.base import Prompt, RefusedError, Sampling
 from reward_serve.engines.openai import OpenAIEngine, RemoteKeyError, remote_key
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
@@ -184,11 +184,9 @@ SAMPLING = {"max_tokens", "temperature", "top_p", "seed"}
 )  # fmt: skip
 async def test_a_reasoning_model_is_sent_what_it_takes(model: str, reasons: bool) -> None:
     endpoint = Endpoint(completion("VERDICT: 1"))
-    await endpoint.engine(model=model, extra_body={"reasoning_effort": "low"}).generate(
-        EMPTY, Sampling(64)
-    )
+    await endpoint.engine(model=model).generate(EMPTY, Sampling(64))
     (asked,) = endpoint.asked
-    assert asked["reasoning_effort"] == "low"
+    assert asked.get("reasoning_effort") == ("low" if reasons else None)
     assert SAMPLING & asked.keys() == (set() if reasons else SAMPLING)
     assert asked.get("max_completion_tokens") == (64 if reasons else None)
 
@@ -215,6 +213,59 @@ async def test_what_an_endpoint_refuses_is_learnt(names_param: bool) -> None:
         assert result["score"] == 1.0, result["reason"]
     assert len(endpoint.asked) == 4 + 3
     assert endpoint.asked[-1]["max_completion_tokens"] > 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (
+            400,
+            {"error": {"message": "Unrecognized request argument supplied: seed", "param": None}},
+        ),
+        (400, [{"error": {"code": 400, "message": 'Unknown name "seed": Cannot find field.'}}]),
+        (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra"}]}),
+    ],
+)
+async def test_other_endpoints_words_for_an_unknown_parameter_are_read(
+    status: int, said: Any
+) -> None:
+    endpoint = Endpoint(
+        lambda body: httpx.Response(status, json=said) if "seed" in body else completion("ok")
+    )
+    engine = endpoint.engine()
+    for _ in range(2):
+        assert (await engine.generate(EMPTY, Sampling(64))).text == "ok"
+    assert len(endpoint.asked) == 3
+
+
+async def test_a_parameter_that_the_file_insists_on_is_sent() -> None:
+    said = {"error": {"message": "'xhigh' is not supported", "param": "reasoning_effort"}}
+    endpoint = Endpoint(httpx.Response(400, json=said))
+    engine = endpoint.engine(model="o3", extra_body={"reasoning_effort": "xhigh"})
+    with pytest.raises(RefusedError, match="'xhigh' is not supported"):
+        await engine.generate(EMPTY, Sampling(64))
+    assert [asked["reasoning_effort"] for asked in endpoint.asked] == ["xhigh"]
+
+
+async def test_a_reply_that_a_shorter_limit_cut_off_is_asked_for_with_the_whole() -> None:
+    def cut(body: dict[str, Any], tokens: int) -> Any:
+        ended = "stop" if body["max_tokens"] >= tokens else "length"
+        reply = completion("They" if ended == "length" else "VERDICT: 1", finish_reason=ended)
+        reply["usage"]["completion_tokens"] = min(tokens, body["max_tokens"])
+        return reply
+
+    endpoint = Endpoint(*[lambda body, n=n: cut(body, n) for n in (100, 110, 400, 400, 400)])
+    engine = endpoint.engine(tokens_per_minute=10**6)
+    for _ in range(4):
+        assert (await engine.generate(EMPTY, Sampling(4096))).text == "VERDICT: 1"
+    assert [asked["max_tokens"] for asked in endpoint.asked] == [4096, 150, 165, 4096, 600]
+
+
+async def test_a_key_that_is_a_word_leaves_replies_as_they_are() -> None:
+    endpoint = Endpoint(completion("key: 1"))
+    engine = endpoint.engine()
+    engine._client.api_key = "key"
+    assert (await engine.generate(EMPTY, Sampling(8))).text == "key: 1"
 
 
 async def test_the_fingerprint_has_no_secret() -> None:

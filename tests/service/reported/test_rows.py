@@ -7,6 +7,7 @@ examples/tests/grpo/test_skypilot.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -15,17 +16,30 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import httpx
 import pandas as pd
 import pytest
 import typer
+from openai import AsyncOpenAI
 from typer.testing import CliRunner
 
 from examples.gsm8k import prepare_dataset, tables
 from examples.tests.gsm8k.test_scripts import DEPLOYMENTS, Machine, run
-from reward_serve.config.models import JudgeModel
+from reward_serve.config.models import JudgeModel, RemoteModel
+from reward_serve.engines.openai import OpenAIEngine
+from reward_serve.replica.admission import Admission
+from reward_serve.replica.scoring import Scorer
+from reward_serve.reward_models.judge import Judge
+from tests.openai_api import OpenAIStandIn
 from tests.service.cli.test_serve import application, dry_run
+from tests.virtual_time import in_virtual_time
 
 ORIGINAL = "llm_as_a_judge_local"
+
+
+def served_by(call: str) -> list[str]:
+    """The arguments of `reward-serve serve` in a call of the stand-in."""
+    return call.partition(" serve ")[2].removesuffix(" --dry-run").split()
 
 
 def variables(typed: str) -> dict[str, str]:
@@ -90,12 +104,115 @@ def test_a_variable_of_skyrls_judge_reaches_the_judge(
     machine = Machine(tmp_path)
     assert machine.run("run_judge_sync.sh", **variables(typed)).returncode == 0
     (dry,) = [call for call in machine.calls() if "--dry-run" in call]
-    fields = dry.partition("judge-gpu.yaml ")[2].removesuffix(" --dry-run").split()
-    (judge,) = application(dry_run("judge-gpu.yaml", *fields)).models
+    (judge,) = application(dry_run(*served_by(dry))).models
     assert isinstance(judge, JudgeModel)
     for path, value in expected.items():
         section, _, name = path.partition(".")
         assert getattr(getattr(judge, section), name) == value
+
+
+def hosted(typed: str, folder: Path) -> RemoteModel:
+    """The judge that the script serves, in a checkout whose interpreter is a stand-in."""
+    machine, root = Machine(folder), folder / "root"
+    (root / ".venv" / "bin").mkdir(parents=True)
+    (root / ".venv" / "bin" / "python").symlink_to(folder / "python")
+    (root / "Makefile").write_text("setup:\n")
+    for name in ("examples", "deployments"):
+        (root / name).symlink_to(DEPLOYMENTS.parent / name)
+    script = str(root / "examples" / "gsm8k" / "deploy_judge.sh")
+    done = machine.run(script, "run", "true", **variables(typed))
+    assert done.returncode == 0, done.stderr
+    first, *_ = [call for call in machine.calls() if "reward_serve serve" in call]
+    (judge,) = application(dry_run(*served_by(first))).models
+    assert isinstance(judge, RemoteModel)
+    return judge
+
+
+async def minute(judge: RemoteModel, api: OpenAIStandIn, callers: int, **asked: Any) -> list[Any]:
+    """The results of a minute of these callers, after the first verdict and a minute more."""
+    http: Any = httpx.AsyncClient(transport=httpx.MockTransport(api))
+    client = AsyncOpenAI(api_key="sk-0123456789", http_client=http)
+    client._platform = "Linux"  # else it asks a thread, for whom time does not wait
+    engine = OpenAIEngine(judge, client)
+    http.event_hooks = {"request": [engine.window.asked], "response": [engine.window.replied]}
+    judge.judge.rules_first = False
+    scorer = Scorer("judge", Judge(judge, engine), Admission(256, 4096, engine.window))
+    results = [await scorer.score({"response": "18", "reference": "18"})]
+    api.refused.clear()
+    began = time.monotonic()
+
+    async def caller(number: int) -> None:
+        while (now := time.monotonic() - began) < 120:
+            body = {"response": f"It is {number} at {now}.", "reference": "18", "timeout_s": 300}
+            result = await scorer.score({**body, **asked})
+            results.extend([result] * (60 <= time.monotonic() - began < 120))
+
+    await asyncio.gather(*map(caller, range(callers)))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("typed", "template"),
+    [
+        ("JUDGE=openai", "solution"),
+        ("JUDGE=openai JUDGE_MODEL=gpt-4o-mini", "solution"),
+        ("JUDGE=graded JUDGE_MODEL=gpt-4o-mini", "graded"),
+        ("JUDGE=graded REWARD_MODEL=gpt-4.1-nano", "graded"),
+        ("JUDGE=openai JUDGE_MODEL=o4-mini", "solution"),
+        ("JUDGE=openai JUDGE_MODEL=gpt-5.1", "solution"),
+        ("JUDGE=openai JUDGE_MODEL=gpt-3.5-turbo", "solution"),  # of no profile
+    ],
+)
+@in_virtual_time
+async def test_a_hosted_judge_is_sent_nothing_that_openai_refuses(
+    typed: str, template: str, tmp_path: Path
+) -> None:
+    api = OpenAIStandIn()
+    judge = hosted(typed, tmp_path)
+    results = await minute(judge, api, 2, template=template)
+    assert judge.name == "judge"
+    assert {result["status"] for result in results} == {"ok"}
+    assert not api.refused and len(api.asked) == len(api.answered_at)
+
+
+@in_virtual_time
+async def test_a_parameter_that_an_endpoint_refuses_is_dropped_once_and_for_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (copied,) = application(dry_run("openai.yaml", "--set", "remote.model=my-deployment")).models
+    assert isinstance(copied, RemoteModel)
+
+    class Renamed(OpenAIStandIn):
+        """A reasoning model by a name of its own, whose refusals name no ``param``."""
+
+        def refusal(self, body: dict[str, Any]) -> Any:
+            refused = super().refusal({**body, "model": "gpt-5-mini"})
+            return refused and (*refused[:2], None)
+
+    api = Renamed()
+    results = await minute(copied, api, 4)
+    assert {result["status"] for result in results} == {"ok"}
+    assert api.refused == []  # after the first verdict
+    assert len(api.asked) - len(api.answered_at) == 3
+    assert "temperature, which is sent no more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "limits", "template", "least"),
+    [
+        ("JUDGE=openai JUDGE_MODEL=gpt-4o-mini", (500, 200_000), "solution", 490),
+        ("JUDGE=graded", (500, 500_000), "graded", 200),
+    ],
+)
+@in_virtual_time
+async def test_a_hosted_judge_uses_the_minutes_limits_and_is_not_refused(
+    typed: str, limits: tuple[int, int], template: str, least: int, tmp_path: Path
+) -> None:
+    api = OpenAIStandIn(limits, reply_tokens=250)
+    _, *results = await minute(hosted(typed, tmp_path), api, 64, template=template)
+    assert {result["status"] for result in results} == {"ok"}
+    assert not api.refused
+    assert len(results) >= least
 
 
 @pytest.mark.parametrize(
@@ -121,7 +238,7 @@ def test_a_running_judge_is_not_taken_for_the_one_that_was_asked_for(tmp_path: P
             assert machine.run("run_judge_sync.sh", **asked).returncode == 0
         done = machine.run("run_judge_sync.sh", REWARD_MODEL="org/larger")
         assert done.returncode == 1
-        assert "without --set engine.model=org/larger; stop it: JUDGE=qwen" in done.stderr
+        assert "not org/larger --device cuda --set name=judge; stop it" in done.stderr
     finally:
         machine.run("deploy_judge.sh", "stop")
 

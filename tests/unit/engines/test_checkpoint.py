@@ -125,6 +125,11 @@ def test_a_language_model_is_no_classifier_and_a_reward_model_no_judge(tmp_path:
         check_kind(tmp_path, is_classifier=True)
         with pytest.raises(CheckpointError, match=rf"is {name}, a reward .* kind: classifier"):
             check_kind(tmp_path, is_classifier=False)
+    for name in ("InternLM2ForRewardModel", "LlamaForSequenceClassificationWithNormal_Weights"):
+        config.write_text(json.dumps({"architectures": [name]}))
+        for is_classifier in (False, True):
+            with pytest.raises(CheckpointError, match=rf"is {name}, .* that vLLM cannot serve"):
+                check_kind(tmp_path, is_classifier=is_classifier)
     config.write_text('{"architectures": ["LlamaForCausalLM"]}')
     check_kind(tmp_path, is_classifier=False)
     with pytest.raises(CheckpointError, match=r"is LlamaForCausalLM, not .* kind: judge"):
