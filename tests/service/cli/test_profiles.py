@@ -311,7 +311,7 @@ def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     assert isinstance(found, ClassifierModel)
 
 
-@pytest.mark.parametrize("model", ALL.keys() - KNOWN.keys())
+@pytest.mark.parametrize("model", sorted(ALL.keys() - KNOWN.keys()))
 def test_a_reward_model_that_cannot_be_served_is_refused_whatever_its_kind(model: str) -> None:
     field = f"engine.model={model}"
     for asked in ([model], [model, "--kind", "classifier"], [f"my-{model.rpartition('/')[2]}"]):
