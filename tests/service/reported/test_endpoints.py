@@ -122,7 +122,7 @@ def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_al
 ) -> None:
     config = remote(port)
     with FakeService(judge_of(config)) as service:
-        client = HttpRewardClient(service.url, timeout_s=4)
+        client = HttpRewardClient(service.url, timeout_s=6)
         with listening(port):
             assert {each.score for each in client.score_batch(samples(0))} == {1.0}
         took, steps = [], []
@@ -136,7 +136,7 @@ def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_al
                 assert time.monotonic() - began < 3
                 time.sleep(0.05)
         client.close()
-    assert 1 < sum(took) < 4 and took[2] < 1
+    assert 1 < sum(took) < 6 and took[2] < 1
     assert {each.status for each in steps[-1]} == {Status.ERROR}
     said = steps[-1][0].reason or ""
     for part in (f"http://127.0.0.1:{port}/v1/", "model m", "key JUDGE_KEY", "remote.base_url"):

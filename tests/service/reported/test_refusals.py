@@ -47,7 +47,8 @@ def by_verls_first_rows(url: str, **settings: Any) -> Any:
 
 
 def by_verls_drop_in(url: str, model: str | None = None, **_: Any) -> Any:
-    return drop_in.compute_score("gsm8k", RIGHT, "18", {"server_url": url, "model_name": model})
+    info = {"server_url": url, "model_name": model}
+    return drop_in.compute_score("llm_judge_remote_gsm8k", RIGHT, "18", info)
 
 
 def by_slime(url: str, **_: Any) -> Any:

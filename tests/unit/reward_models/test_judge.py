@@ -272,7 +272,7 @@ INLINE = "{PROBLEM}\n{REFERENCE_SOLUTION}\n{CANDIDATE_SOLUTION}\nREWARD: <score>
         ({"reference": None}, {}, "reference: template 'final_answer' needs it; send it"),
         ({"reference": ["18", "x" * 5000]}, {}, "reference: "),
         ({"reference": ["18", "#### "]}, {}, "reference: "),
-        ({"template": "no_such"}, {}, "final_answer, graded"),
+        ({"template": "no_such"}, {}, "final_answer, final_score, graded"),
         ({"template": "../templates/final_answer"}, {}, "template: "),
         ({"template": "problem"}, {}, "question: template 'problem' needs it; send it"),
         ({"options": {"temperature": 0.0}}, {"allowed_options": ["mode"]}, "options.temperature: "),
