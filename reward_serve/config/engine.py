@@ -118,7 +118,8 @@ class RemoteConfig(Section):
     requests_per_minute: Count | None = Field(None, description="shared by all replicas")
     tokens_per_minute: Count | None = Field(
         None,
-        description="likewise; a prompt counts one token per three characters, a reply the mean",
+        description="likewise; a prompt counts one token per three characters, a reply the limit "
+        "sent, half as much again as the longest of late, up to max_tokens",
     )
     max_retries: Annotated[int, Field(ge=0)] = Field(
         5, description="retries per request, after the endpoint's Retry-After or with backoff"
@@ -137,5 +138,6 @@ class RemoteConfig(Section):
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
-        description="extra fields of every request, such as reasoning_effort or vLLM's own",
+        description="extra fields of every request, such as vLLM's own; reasoning_effort is low "
+        "for OpenAI's reasoning models unless it is here",
     )
