@@ -22,7 +22,6 @@ from reward_serve.client.outcomes import (
     settle,
 )
 from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
-from reward_serve.client.samples import SampleWriter
 from reward_serve.client.transport import (
     DEFAULT_APP,
     HandleTransport,
@@ -92,8 +91,6 @@ class Client:
         max_batch: maximum requests per batch.
         max_attempts: maximum attempts per request; None to retry until its deadline.
         model: default reward model of requests; by default the service's first.
-        samples: file to which a sample of the results is appended, as JSON lines.
-        samples_every: write every n-th result.
 
     Raises:
         ValueError: a setting is invalid.
@@ -108,8 +105,6 @@ class Client:
         max_batch: int = 128,
         max_attempts: int | None = None,
         model: str | None = None,
-        samples: str | None = None,
-        samples_every: int = 50,
     ) -> None:
         self._on_failure = check_on_failure(on_failure)
         for name, number in (("max_batch", max_batch), ("max_attempts", max_attempts)):
@@ -119,7 +114,6 @@ class Client:
         self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
         self._max_attempts = max_attempts
         self.counters = Counters()
-        self._samples = SampleWriter(samples, samples_every) if samples else None
         window_s = self._endpoint.transport.window_s_per_batch
         self._coalescer = Coalescer(self._ask, own_loop(), max_batch, window_s)
         self._pid = os.getpid()
@@ -231,10 +225,6 @@ class Client:
             hand_out([(group, self._of_group(group.body, group.result)) for group in tickets])
             return
         outcomes = self._outcomes([(ticket.body, ticket.result) for ticket in tickets])
-        if self._samples is not None:
-            for ticket, outcome in zip(tickets, outcomes, strict=True):
-                final = outcome if isinstance(outcome, ScoreResult) else ticket.result
-                self._samples.note(ticket.body, final)
         hand_out(zip(tickets, outcomes, strict=True))
 
     def _of_group(self, body: Mapping[str, Any], group: GroupResult) -> GroupResult | ScoringError:
@@ -387,8 +377,7 @@ def connect(
             ``REWARD_SERVE_API_KEY``; takes precedence over the environment variable.
         timeout_s: deadline over all attempts; default ``REWARD_SERVE_TIMEOUT_S``, or 60.
         connections: HTTP connections to keep while idle.
-        **settings: arguments of ``Client``; the default of ``samples`` is
-            ``REWARD_SERVE_SAMPLES``.
+        **settings: arguments of ``Client``.
 
     Raises:
         TypeError: a setting is unknown.
@@ -405,8 +394,6 @@ def connect(
         url, app = os.environ.get("REWARD_SERVE_URL"), os.environ.get("REWARD_SERVE_APP")
         if url and app:
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
-    if file := settings.get("samples") or os.environ.get("REWARD_SERVE_SAMPLES"):
-        settings["samples"] = file
     key = _api_key(api_key, api_key_file)
     settings = {"timeout_s": _timeout_s(timeout_s), **dict(sorted(settings.items()))}
     with _connecting:

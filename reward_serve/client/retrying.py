@@ -325,7 +325,7 @@ class Endpoint:
             unexpected = f"{self.name}: {type(error).__name__}: {error}"
             raise ServiceUnavailableError(unexpected) from error
 
-    def lost(self, ticket: Ticket, since: float, reason: str) -> None:
+    def suspect(self, ticket: Ticket, since: float, reason: str) -> None:
         """Probe after a call without an answer, unless another was answered recently.
 
         Args:
@@ -344,7 +344,7 @@ class Endpoint:
 
     async def _probe(self, timeout_s: float) -> None:
         silence = asyncio.get_running_loop().call_later(_SUSPICION_S, self._open)
-        while not await self._answers(timeout_s):
+        while not await self._ask_probe(timeout_s):
             silence.cancel()
             self._open()
             await asyncio.sleep(PROBE_EVERY_S)
@@ -357,7 +357,7 @@ class Endpoint:
             seconds = self._answered_at - self._lost_at
             logger.warning("%s answers again, after %.0f s", self.name, seconds)
 
-    async def _answers(self, timeout_s: float) -> bool:
+    async def _ask_probe(self, timeout_s: float) -> bool:
         known = self.good or self.unanswered
         assert known is not None
         body = {**known.body, "timeout_s": timeout_s}
@@ -440,7 +440,7 @@ class Batch:
                 for task in self._later:
                     task.cancel()
         if self._unanswered_since is not None:
-            self._endpoint.lost(self._tickets[-1], self._unanswered_since, self._last_reason)
+            self._endpoint.suspect(self._tickets[-1], self._unanswered_since, self._last_reason)
         self._close(self._tickets)
 
     @contextmanager

@@ -34,9 +34,6 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     With ``tools``, a ``skyrl_gym`` ``ToolGroup`` as ``module:Class``, the environment has several
     turns. ``reward`` is ``end``: one score, of the whole conversation;
     ``turns``: a score after each turn; or ``differences`` between each and the one before.
-
-    One of ``samples_every`` results is written to ``samples``, a JSONL file. If SkyRL logs to
-    wandb, they are also logged there as a table.
     """
 
     url: str | None = None
@@ -53,8 +50,6 @@ class GSM8kJudgeConfig(BaseConfig):  # type: ignore[misc]  # skyrl is untyped
     max_attempts: int | None = None
     on_failure: str | None = None
     max_undecided: float = 0.2
-    samples: str | None = None
-    samples_every: int | None = None
 
 
 @dataclass

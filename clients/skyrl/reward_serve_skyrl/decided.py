@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
 
-from reward_serve.client.samples import COLUMNS, TABLE, SampleReader
-
 logger = logging.getLogger(__name__)
 
 UNDECIDED = "judge_undecided"
@@ -54,7 +52,6 @@ class DecidedOnly:
     tracker: Any
     all_metrics: dict[str, Any]
     global_step: int = 0
-    _samples: SampleReader | None = None
 
     def handle_dynamic_sampling(self, generator_output: Any, uids: list[str]) -> Any:
         """As SkyRL's, but only decided rewards count for a group's spread."""
@@ -81,7 +78,6 @@ class DecidedOnly:
         Raises:
             TooManyUndecidedError: see the class.
         """
-        self._log_samples()
         seen, seen_uids = metrics_generator_output or generator_output, metrics_uids or uids
         undecided = _undecided(seen)
         self._check_share(undecided, seen)
@@ -106,8 +102,8 @@ class DecidedOnly:
                 reward[-1] = math.nan
         return output, uids
 
-    def follow_samples(self) -> None:
-        """Give environments their samples' keys, and log the samples that they write as a table."""
+    def send_keys(self) -> None:
+        """Give environments their samples' keys, by which the verdict log can be read."""
         generate, name = self.generator.generate, self.cfg.trainer.run_name
 
         @wraps(generate)  # the asynchronous trainer reads its signature
@@ -118,12 +114,6 @@ class DecidedOnly:
             return await generate({**batch, "env_extras": extras}, **options)
 
         self.generator.generate = with_keys
-        if file := self.cfg.environment.skyrl_gym.gsm8k_judge.samples:
-            self._samples = SampleReader(file)
-
-    def _log_samples(self) -> None:
-        if self._samples is not None and (rows := self._samples.rows()):
-            self.tracker.log_samples_to_table(TABLE, list(COLUMNS), rows, self.global_step)
 
     def _check_share(self, undecided: Sequence[bool], seen: Any) -> None:
         share = sum(undecided) / len(undecided)

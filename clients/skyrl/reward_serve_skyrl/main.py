@@ -48,7 +48,7 @@ class SyncExp(BasePPOExp):  # type: ignore[misc]  # skyrl is untyped
     def get_trainer(self, *args: Any, **kwargs: Any) -> Any:
         """The trainer; the arguments are those of ``BasePPOExp.get_trainer``."""
         trainer: Any = self.trainer_class(*args, **kwargs)
-        trainer.follow_samples()
+        trainer.send_keys()
         return trainer
 
 

@@ -199,7 +199,7 @@ def test_an_evaluation_is_a_run_of_its_own_and_a_rows_own_metadata_is_kept() -> 
 
     trainer = trainer_of(SyncTrainer, config(samples_of(FOURS)))
     trainer.generator = SimpleNamespace(generate=generate)
-    trainer.follow_samples()
+    trainer.send_keys()
     row = {"prompt": [], "env_class": None, "uid": "7", "env_extras": {"max_turns": 1}}
     row["env_extras"]["judge_metadata"] = {"subset": "b"}
     batch, _ = prepare_generator_input([row], 2, {}, "gsm8k_judge", "eval", 1)

@@ -57,16 +57,9 @@ class Logged:
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[str, Any]] = {}
-        self.tables: dict[int, list[tuple[Any, ...]]] = {}
 
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
         self.steps.setdefault(step, {}).update(data)
-
-    def log_samples_to_table(
-        self, key: str, columns: list[str], samples: list[tuple[Any, ...]], step: int
-    ) -> None:
-        assert {len(sample) for sample in samples} == {len(columns)}
-        self.tables[step] = samples
 
     def finish(self) -> None: ...
     def log_exception(self, error: Exception, step: int) -> None: ...
@@ -118,10 +111,6 @@ def test_an_outage_is_in_the_metrics_and_not_in_the_gradient(
     assert dispatch.trained == [A_STEP, SAMPLES]
     assert len(dispatch.gradients) == 2
     assert all(gradient.abs().max() > 0 for gradient in dispatch.gradients)
-    read = {n: [row[:1] + row[6:7] for row in rows] for n, rows in Experiment.logged.tables.items()}
-    assert read[1] == [(1, "ok")] * A_STEP
-    assert read[2].count((2, "ok")) == SAMPLES
-    assert {step for step, _ in read[3]} == {3}
     assert steps[2]["reward/avg_raw_reward"] == 0.5
     assert "reward/avg_raw_reward" not in steps[3]
     logged = [line for line in verdicts(tmp_path / "log") if line["run"]]
@@ -146,8 +135,6 @@ def settings(data: Path, policy: str, url: str) -> list[str]:
         f"{section}.on_failure=none",
         f"{section}.timeout_s=2",
         f"{section}.max_undecided=1",
-        f"{section}.samples={data}/samples.jsonl",
-        f"{section}.samples_every=1",
         f"trainer.policy.model.path={policy}",
         "trainer.placement.colocate_all=false",
         "trainer.algorithm.use_kl_loss=false",

@@ -19,7 +19,6 @@ from typing import Any
 from reward_serve.client import Client, connect, metrics_of
 from reward_serve.client.outcomes import components_of, turns_of
 from reward_serve.client.rows import check_first_results, conversation_of, request_of
-from reward_serve.client.samples import sample_of
 from reward_serve.schema import ScoreResult
 
 __all__ = ["RewardFunction", "judge_components", "judge_reward"]
@@ -329,8 +328,9 @@ def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult], turns: bool
         for key in ("ok", "fallback"):
             log_metric(f"judge/{key}", fmean(one[key] for one in metrics))
     if callable(log_extra):
-        samples = [sample_of({}, result) for result in results]
-        for column in ("status", "source", "label", "probability"):
-            log_extra(f"judge_{column}", [sample[column] for sample in samples])
+        for column in ("status", "source", "label"):
+            log_extra(f"judge_{column}", [getattr(result, column) for result in results])
+        of_labels = [(result.probabilities or {}).get(result.label or "") for result in results]
+        log_extra("judge_probability", of_labels)
         if turns:
             log_extra("judge_turns", [json.dumps(turns_of(result)) for result in results])

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_SETTINGS = (
     "url", "app", "model", "api_key", "api_key_file", "timeout_s", "on_failure", "max_batch",
-    "max_attempts", "connections", "samples", "samples_every",
+    "max_attempts", "connections",
 )  # fmt: skip
 _VERLS = frozenset(["reward_router_address", "reward_model_tokenizer"])
 """Arguments that verl adds to ``reward_kwargs``; ignored."""

@@ -27,7 +27,6 @@ from verl.utils.tensordict_utils import assign_non_tensor_data, get
 from reward_serve.client import ScoringError
 from reward_serve.client.outcomes import check_on_failure, is_refusal
 from reward_serve.client.rows import PROBE_RESPONSE, RefusedRowError
-from reward_serve.client.samples import SampleReader, log_table
 from reward_serve.schema import Status, failure
 from reward_serve_verl.scoring import client_for, is_judged
 
@@ -104,9 +103,6 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
     Such a sample would be trained on its raw reward: for a group of one, verl uses mean 0 and
     standard deviation 1.
 
-    If ``trainer.v1.sampler.sampler_kwargs.samples`` is the file of ``reward_kwargs.samples``, the
-    samples written there are logged as a table in the trainer's wandb or trackio run.
-
     Raises:
         ValueError: the trainer is asynchronous; verl's own buffer replaces groups there.
         RuntimeError: in ``sample``, no group of the batch has two decided samples.
@@ -119,15 +115,6 @@ class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
                 "undecided samples; leave trainer.v1.sampler.custom_sampler unset"
             )
         super().__init__(trainer_mode, *args, **settings)
-        file = self.sampler_kwargs.get("samples")
-        self._samples = SampleReader(file) if file else None
-
-    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> Any:
-        """As verl's; also logs the samples written by the reward workers."""
-        batch = super().sample(global_steps, partition_id, batch_size)
-        if self._samples is not None and partition_id != "val":
-            log_table(self._samples.rows())
-        return batch
 
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int

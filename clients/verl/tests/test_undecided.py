@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +33,6 @@ from verl.workers.config import ActorConfig
 
 from clients.verl.tests.reward_loop import configured
 from reward_serve.client.rows import RefusedRowError
-from reward_serve.client.samples import COLUMNS
 from reward_serve_verl import training
 from reward_serve_verl.training import DecidedReplayBuffer
 from tests.fake_service import FakeService, Reply, dead_url
@@ -304,23 +302,6 @@ def test_asynchronous_training_replaces_the_group(rollout: Any) -> None:
 
     assert asked == [1]
     assert {key.split("_")[0] for key in batch.keys} == {"b", "c"}
-
-
-def test_what_the_reward_workers_wrote_becomes_a_table(
-    rollout: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables: list[Any] = []
-    monkeypatch.setattr(training, "log_table", tables.append)
-    file = str(tmp_path / "samples.jsonl")
-    buffer = buffer_of(DecidedReplayBuffer, "sync", samples=file)
-    rollout({"a": FOUR}, samples=file, samples_every=1)
-    buffer.sample(1, "train", 1)
-
-    (rows,) = tables
-    samples = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    assert sorted(each["response_end"] for each in samples) == sorted(FOUR)
-    assert {each["step"] for each in samples} == {1}
-    assert {each["question"] for each in samples} == {"How many?"}
 
 
 def test_in_asynchronous_training_the_synchronous_buffer_is_refused() -> None:

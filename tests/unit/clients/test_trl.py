@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import math
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,22 +120,16 @@ async def test_a_missing_column_is_named() -> None:
         await called([judge_reward(url="http://x", rubric="criteria")], ["1"], answer=["1"])
 
 
-async def test_trls_table_has_what_was_judged_and_the_file_the_step(
-    service: FakeService, tmp_path: Path
-) -> None:
+async def test_trls_table_has_what_was_judged(service: FakeService) -> None:
     table: dict[str, list[Any]] = {}
-    file = tmp_path / "samples.jsonl"
     columns: dict[str, Any] = {"log_extra": table.__setitem__, "answer": ["18", "18"]}
     columns["trainer_state"] = SimpleNamespace(global_step=4)
-    reward = judge_reward(url=service.url, samples=str(file), samples_every=1)
+    reward = judge_reward(url=service.url)
     await called([reward], ["18 or 17?", "#### 18"], **columns)
 
     assert table["judge_status"] == ["unparseable", "ok"]
     assert table["judge_source"] == [None, "rule"]
     assert table.keys() == {f"judge_{c}" for c in ("status", "source", "label", "probability")}
-    samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert sorted(sample["status"] for sample in samples) == ["ok", "unparseable"]
-    assert {sample["step"] for sample in samples} == {4}
 
 
 async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_processes(
