@@ -318,9 +318,9 @@ def test_what_the_reward_workers_wrote_becomes_a_table(
 
     (rows,) = tables
     samples = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    assert sorted(each["response_end"] for each in samples) == sorted(FOUR)
-    assert {each["step"] for each in samples} == {1}
-    assert {each["question"] for each in samples} == {"How many?"}
+    assert sorted(sample["response_end"] for sample in samples) == sorted(FOUR)
+    assert {sample["step"] for sample in samples} == {1}
+    assert {sample["question"] for sample in samples} == {"How many?"}
 
 
 def test_in_asynchronous_training_the_synchronous_buffer_is_refused() -> None:
