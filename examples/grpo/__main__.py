@@ -85,13 +85,13 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(f"--place {error}") from None
     placement = Placement(cluster, endpoint, model, judge, home, workers, servers, resources)
-    for one in chosen:
-        settings = changed(RUNS[one], [f"data={data}", *(set_ or [])])
-        found = read_data(settings.data, settings.reward)
+    for run_name in chosen:
+        settings = changed(RUNS[run_name], [f"data={data}", *(set_ or [])])
+        problems = read_data(settings.data, settings.reward)
         if epochs:
-            steps = -(-epochs * len(found.train) // settings.prompts)
+            steps = -(-epochs * len(problems.train) // settings.prompts)
             settings = replace(settings, steps=steps)
-        train(settings, found, out / (name or one), placement)
+        train(settings, problems, out / (name or run_name), placement)
     results.write(out)
 
 
@@ -160,8 +160,8 @@ def _train(settings: Settings, data: Data, record: Record, placement: Placement)
 
 def _take_steps(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
-    own = None if placement.endpoint else environment()
-    record.start({"command": command, "machine": machine(own)})
+    engine_environment = None if placement.endpoint else environment()
+    record.start({"command": command, "machine": machine(engine_environment)})
     with ExitStack() as stack:
         parts, policy, endpoint = start(settings, data, placement, record, say, stack)
         Learner(settings, policy, parts, record, endpoint.until, say).run()
