@@ -156,7 +156,7 @@ def _node_lost() -> Figures:
         fields: dict[str, Any] = {"autoscaling": scaling, "resources": {"num_cpus": 1}}
         target, _ = deploy_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
         before = replica_nodes("rule")
-        lost = next(each for each in others if each.node_id in before)
+        lost = next(node for node in others if node.node_id in before)
 
         def restored() -> bool:
             now = replica_nodes("rule")
