@@ -304,12 +304,12 @@ def without_run_on(text: str) -> str:
 @lru_cache(maxsize=2)  # the text is looked at once more after the cut
 def _turns(text: str) -> Sequence[tuple[int, bool]]:
     """Where questions and turns start, and whether control tokens say so."""
-    turns = islice(_found_turns("\n" + text), MAX_TURNS)
+    turns = islice(_find_turns("\n" + text), MAX_TURNS)
     tokens = ((turn.start(), turn[0][0] != "\n") for turn in turns)
     return tuple((start - in_tokens, in_tokens) for start, in_tokens in tokens)
 
 
-def _found_turns(text: str) -> Iterator[re.Match[str]]:
+def _find_turns(text: str) -> Iterator[re.Match[str]]:
     """Equivalent to ``_TURN.finditer``."""
     lower = text.lower().replace("\u017f", "s")  # which IGNORECASE takes for an s
     if len(lower) != len(text):

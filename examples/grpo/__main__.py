@@ -22,7 +22,7 @@ from examples.grpo.data_server import Data, read_data
 from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
-from examples.grpo.parts import Placement, cluster, home_of, only_one, resources_of, start
+from examples.grpo.parts import Placement, cluster, home_of, lock_home, resources_of, start
 from examples.grpo.record import Record, RecordError, machine, say
 from examples.grpo.settings import RUNS, Settings
 
@@ -141,7 +141,7 @@ def train(settings: Settings, data: Data, folder: Path, placement: Placement) ->
 
 def _train(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
-        stack.enter_context(only_one(home_of(placement)))
+        stack.enter_context(lock_home(home_of(placement)))
         stack.enter_context(cluster(settings, placement, record.folder.resolve() / "verdicts"))
         # Ray's own handler ends the process at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -242,7 +242,7 @@ def _await_service() -> None:
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[None]:
+def lock_home(home: Path) -> Iterator[None]:
     """Lock the engine's home.
 
     Raises:

@@ -158,7 +158,7 @@ PIECES = [
 @example("\n" + " " * 9 + "another question:")
 @example("<|start_header_id|>" + " " * 9 + "user")
 def test_turns_and_markers_are_found_where_the_patterns_find_them(text: str) -> None:
-    turns = [turn.span() for turn in module._found_turns(text)]
+    turns = [turn.span() for turn in module._find_turns(text)]
     assert turns == [turn.span() for turn in module._TURN.finditer(text)]
     spans = [match.span() for match in module._marked(text)]
     assert spans == [match.span() for match in module._MARKER.finditer(text)]
