@@ -24,8 +24,8 @@ import typer
 
 from deployments.local import ROOT, console, free_port
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import stand_in_service
 from loadtests.chaos.scenarios.stand_in import ASKED, RATE, injected
+from loadtests.chaos.target import stand_in_service
 from loadtests.cluster import served
 from loadtests.soak import watched
 from reward_serve.client import HttpRewardClient

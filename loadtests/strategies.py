@@ -1,6 +1,6 @@
 """Kendall's tau of each strategy by number of calls, against an oracle with known order and noise.
 
-    python -m loadtests.groups
+    python -m loadtests.strategies
 
 Responses have standard normal qualities. The oracle sees the gap of two qualities with a normal
 error of standard deviation ``noise``, a new one for each order, and adds ``BIAS`` to the logit of

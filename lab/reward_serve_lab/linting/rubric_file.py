@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from reward_serve.engines.base import Tokenizer
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.templates import RUBRICS, load_template
-from reward_serve_lab.linting.check import Finding, check_label_tokens
+from reward_serve_lab.linting.template_file import Finding, check_label_tokens
 
 _MOST_TOKENS = 256  # the judge reads every criterion again for every response
 

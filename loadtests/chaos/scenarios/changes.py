@@ -16,17 +16,17 @@ from typing import Any
 
 from deployments.local import APP, serve_run
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import (
+from loadtests.chaos.fault_under_load import fault_under_load
+from loadtests.chaos.load import Tally
+from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.report import Figures, all_right, recovers, with_bounds
+from loadtests.chaos.target import (
     Target,
     ask_functions,
     deploy_rule,
     shared_clients,
     wait_until,
 )
-from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.load import Tally
-from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, all_right, recovers, with_bounds
 from loadtests.cluster import local_cluster
 
 NAMES = ("rolling_update", "rolling_update_one", "scale_to_zero", "node_lost")

@@ -15,7 +15,11 @@ from typing import Any
 
 import httpx
 
-from loadtests.chaos.cluster import (
+from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
+from loadtests.chaos.processes import memory_mib
+from loadtests.chaos.questions import Questions, prose
+from loadtests.chaos.report import Figures, all_right, with_bounds
+from loadtests.chaos.target import (
     Target,
     ask_functions,
     bare_clients,
@@ -24,10 +28,6 @@ from loadtests.chaos.cluster import (
     stand_in_service,
     wait_until,
 )
-from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
-from loadtests.chaos.processes import memory_mib
-from loadtests.chaos.questions import Questions, prose
-from loadtests.chaos.report import Figures, all_right, with_bounds
 from loadtests.soak import watched
 
 NAMES = ("faults", "disconnects", "overload")

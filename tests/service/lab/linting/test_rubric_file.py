@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve_lab.linting.rubrics import check_rubric
+from reward_serve_lab.linting.rubric_file import check_rubric
 from tests.unit.reward_models.test_rubric import WordTokenizer
 
 

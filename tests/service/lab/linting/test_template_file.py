@@ -9,7 +9,7 @@ import pytest
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve.templates import template_names
-from reward_serve_lab.linting.check import check_file
+from reward_serve_lab.linting.template_file import check_file
 from tests.service.lab.conftest import Write
 
 FENCED = "<response>\n{response}\n</response>"
