@@ -81,8 +81,8 @@ def _cli() -> str:
         in_lab = getattr(callback, "__module__", "").startswith(lab)
         note = "\n\nIn the distribution `reward-serve-lab`." if in_lab else ""
         text += f"\n## {path}\n\n{_plain(command.help or '')}{note}\n\n"
-        shown = (each for each in command.params if not getattr(each, "hidden", False))
-        rows = [_parameter(each) for each in shown if each.name != "help"]
+        visible = (param for param in command.params if not getattr(param, "hidden", False))
+        rows = [_parameter(param) for param in visible if param.name != "help"]
         if rows:
             text += _table(("argument or option", "default", ""), rows)
     return text
@@ -92,9 +92,9 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     if not hasattr(command, "commands"):
         yield path, command
         return
-    for name, each in sorted(command.commands.items()):
-        if not each.hidden:
-            yield from _commands(f"{path} {name}", each)
+    for name, subcommand in sorted(command.commands.items()):
+        if not subcommand.hidden:
+            yield from _commands(f"{path} {name}", subcommand)
 
 
 def _parameter(parameter: Any) -> tuple[str, str, str]:
@@ -102,9 +102,9 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
     argument = parameter.param_type_name == "argument"
     default = parameter.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool)
-    shown = ", ".join(str(parameter.name).upper() if argument else name for name in names)
+    label = ", ".join(str(parameter.name).upper() if argument else name for name in names)
     required = "required" if parameter.required else ""
-    return _code(shown), _code(default) if plain else required, getattr(parameter, "help", "") or ""
+    return _code(label), _code(default) if plain else required, getattr(parameter, "help", "") or ""
 
 
 def _http() -> str:
@@ -128,11 +128,11 @@ def _http() -> str:
         rows = [
             (
                 _code(field),
-                _type(each),
-                _default(each.get("default", "")),
-                each.get("description", ""),
+                _type(described),
+                _default(described.get("default", "")),
+                described.get("description", ""),
             )
-            for field, each in schema.get("properties", {}).items()
+            for field, described in schema.get("properties", {}).items()
         ]
         if rows:
             text += f"\n### {name}\n\n{_plain(schema.get('description', ''))}\n\n"
@@ -145,7 +145,7 @@ def _type(schema: dict[str, Any]) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return " or ".join(dict.fromkeys(_type(each) for each in schema[several]))
+            return " or ".join(dict.fromkeys(_type(variant) for variant in schema[several]))
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
@@ -215,12 +215,12 @@ def _thing(thing: Any) -> str:
 
 def _signature(name: str, function: Any) -> str:
     parameters = [
-        each for each in inspect.signature(function).parameters.values() if each.name != "self"
+        param for param in inspect.signature(function).parameters.values() if param.name != "self"
     ]
-    plain = inspect.Signature([each.replace(annotation=each.empty) for each in parameters])
+    plain = inspect.Signature([param.replace(annotation=param.empty) for param in parameters])
     prefix = "await " if inspect.iscoroutinefunction(function) else ""
-    shown = str(plain).replace("'", '"')  # as `ruff format` writes the page's code
-    return f"```python\n{prefix}{name}{shown}\n```\n\n"
+    text = str(plain).replace("'", '"')  # as `ruff format` writes the page's code
+    return f"```python\n{prefix}{name}{text}\n```\n\n"
 
 
 def _sections(doc: str | None) -> str:
@@ -261,11 +261,11 @@ def _fields() -> str:
             text += _below(first, name, seen)
     for model in models:
         (kind,) = get_args(model.model_fields["kind"].annotation)
-        own = [name for name in model.model_fields if name not in common]
-        sections = ", ".join(f"[`{name}`](#{name})" for name in own)
+        specific = [name for name in model.model_fields if name not in common]
+        sections = ", ".join(f"[`{name}`](#{name})" for name in specific)
         text += f"\n## kind: {kind}\n\n{_plain(model.__doc__ or '')}\n\n"
         text += f"Sections: {sections}.\n"
-        for name in own:
+        for name in specific:
             text += _below(model, name, seen)
     text += "\n## server\n\n" + _rows(ServerConfig)
     text += "\n## Gateway\n\nA gateway's `models[]`; its `server` is the same.\n\n"
@@ -278,11 +278,11 @@ def _fields() -> str:
 
 
 def _below(section: type[BaseModel], name: str, seen: dict[type[BaseModel], str]) -> str:
-    for each in _held(section.model_fields[name].annotation):
-        if each not in seen:
-            seen[each] = name
-            inner = "".join(_below(each, field, seen) for field in each.model_fields)
-            return f"\n### {name}\n\n{_plain(each.__doc__ or '')}\n\n{_rows(each)}{inner}"
+    for model in _held(section.model_fields[name].annotation):
+        if model not in seen:
+            seen[model] = name
+            inner = "".join(_below(model, field, seen) for field in model.model_fields)
+            return f"\n### {name}\n\n{_plain(model.__doc__ or '')}\n\n{_rows(model)}{inner}"
     return ""
 
 
@@ -304,11 +304,11 @@ def _rows(section: type[BaseModel], only: set[str] | None = None) -> str:
             default = ""
         elif default is PydanticUndefined:
             default = "required"
-        shown = default if default == "required" else _default(default)
+        cell = default if default == "required" else _default(default)
         unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
         described = field.description or ""
         of = f"[section](#{name})" if any(_held(field.annotation)) else _type(schema[name])
-        rows.append((_code(name), of, shown, unit, described))
+        rows.append((_code(name), of, cell, unit, described))
     return _table(("field", "type", "default", "unit", ""), rows)
 
 
@@ -318,12 +318,12 @@ def metrics() -> list[tuple[str, str, tuple[str, ...], str]]:
 
     from reward_serve.replica.observers import Metrics
 
-    found: list[tuple[str, str, tuple[str, ...], str]] = []
+    rows: list[tuple[str, str, tuple[str, ...], str]] = []
 
     def noted(kind: str) -> Any:
         def make(name: str, description: str, other: Any = ()) -> mock.MagicMock:
             labels = other if kind == "counter" else ()
-            found.append((f"ray_{name}", kind, labels, description))
+            rows.append((f"ray_{name}", kind, labels, description))
             return mock.MagicMock()
 
         return make
@@ -331,15 +331,15 @@ def metrics() -> list[tuple[str, str, tuple[str, ...], str]]:
     kinds = {"Counter": "counter", "Histogram": "histogram", "Gauge": "gauge"}
     with mock.patch.multiple(metrics, **{name: noted(kind) for name, kind in kinds.items()}):
         Metrics(lambda: 0, dict)
-    return found
+    return rows
 
 
 def _metrics() -> str:
     from deploy.monitoring.generate import source
 
     alerts = [
-        (_code(each["alert"]), each["severity"], each["description"], each["remedy"])
-        for each in source()["alerts"]
+        (_code(alert["alert"]), alert["severity"], alert["description"], alert["remedy"])
+        for alert in source()["alerts"]
     ]
     rows = [
         (_code(name), kind, ", ".join(_code(label) for label in labels), description)
@@ -385,7 +385,7 @@ def _profiles() -> str:
             text += f"\n```yaml\n{fields}```\n"
         if prompt := profile.get("prompt"):
             names = (
-                f"{field} as {' or '.join(_code(f'{{{each}}}') for each in given)}"
+                f"{field} as {' or '.join(_code(f'{{{placeholder}}}') for placeholder in given)}"
                 for field, given in prompt["fields"].items()
             )
             scores = prompt["template"]["label"]["values"].items()
@@ -439,9 +439,12 @@ def _cards() -> str:
     families = [
         (
             name,
-            *(f"{one['families'][name]['false_accepts']} of {each['n']}" for one in ways.values()),
+            *(
+                f"{report['families'][name]['false_accepts']} of {family['n']}"
+                for report in ways.values()
+            ),
         )
-        for name, each in ways["served"]["families"].items()
+        for name, family in ways["served"]["families"].items()
     ]
     text += _table(("", *_titles(ways)), families)
     rows = [
@@ -460,22 +463,22 @@ def _cards() -> str:
 def _figures(card: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of a table: the figures as served, and of the model alone."""
 
-    def share(one: dict[str, Any], rate: float, interval: str) -> str:
-        low, high = one[interval]
+    def share(report: dict[str, Any], rate: float, interval: str) -> str:
+        low, high = report[interval]
         return f"{rate:.1%} ({low:.1%} to {high:.1%})"
 
     for name, both in card["labelled"].items():
         ways = list(both.values())
-        yield (f"{name}: rows", *(str(one["n"]) for one in ways))
+        yield (f"{name}: rows", *(str(report["n"]) for report in ways))
         yield ("agreement", *(share(o, o["agreement"], "agreement_interval") for o in ways))
         for title, pair in _ERRORS.items():
-            yield (title, *(_of(one["confusion"], *pair) for one in ways))
-        yield ("decided by rules", *(f"{one['by_rules']:.0%}" for one in ways))
-        yield ("calibration error (ECE)", *(f"{one['ece']:.3f}" for one in ways))
-        yield ("without a verdict", *(str(one["unscored"]) for one in ways))
+            yield (title, *(_of(report["confusion"], *pair) for report in ways))
+        yield ("decided by rules", *(f"{report['by_rules']:.0%}" for report in ways))
+        yield ("calibration error (ECE)", *(f"{report['ece']:.3f}" for report in ways))
+        yield ("without a verdict", *(str(report["unscored"]) for report in ways))
     ways = list(card["attacks"].values())
-    yield ("attacks accepted", *(f"{one['false_accepts']} of {one['n']}" for one in ways))
-    yield ("without a verdict", *(str(one["unscored"]) for one in ways))
+    yield ("attacks accepted", *(f"{report['false_accepts']} of {report['n']}" for report in ways))
+    yield ("without a verdict", *(str(report["unscored"]) for report in ways))
     speeds = card["verdicts_per_s"]
     yield ("verdicts per second", *(f"{speeds[way]:.0f}" for way in card["attacks"]))
 
@@ -483,7 +486,7 @@ def _figures(card: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def _by_kind(ways: dict[str, Any]) -> str:
     rows = []
     for kind in ways["served"]["kinds"]:
-        of_kind = [one["kinds"][kind] for one in ways.values()]
+        of_kind = [report["kinds"][kind] for report in ways.values()]
         cells = [_of(counts, *pair) for counts in of_kind for pair in _ERRORS.values()]
         rows.append((kind, *cells))
     return _table(("", *(f"{e}, {way}" for way in _titles(ways) for e in _ERRORS)), rows)

@@ -18,15 +18,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Replace links that leave the documentation; a missing target is a warning."""
     docs = Path(config["docs_dir"]).resolve()
 
-    def replaced(found: re.Match[str]) -> str:
-        target = (docs / page.file.src_uri).parent / found[2]
+    def replaced(match: re.Match[str]) -> str:
+        target = (docs / page.file.src_uri).parent / match[2]
         target = target.resolve()
         if target.is_relative_to(docs):
-            return found[0]
+            return match[0]
         if not target.exists():
-            _log.warning("%s: no file %s", page.file.src_uri, found[2])
+            _log.warning("%s: no file %s", page.file.src_uri, match[2])
         where = f"`{target.relative_to(docs.parent)}`"
-        return where if found[1].strip("`") in where else f"{found[1]} ({where})"
+        return where if match[1].strip("`") in where else f"{match[1]} ({where})"
 
     return _LINK.sub(replaced, markdown)
 

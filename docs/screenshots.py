@@ -134,9 +134,9 @@ def _logged(chosen: random.Random, number: int) -> dict[str, Any]:
     group = number // 8
     sold, price = 20 + group, 3 + group % 4
     is_right = chosen.random() < 0.4 + 0.005 * group
-    said = sold * price if is_right else sold * price - price
-    ways = (f"{sold} * {price} = {said}\n#### {said}", f"So she takes in ${said}.00 a morning.")
-    response = chosen.choice((*ways, f"In all that is {said} dollars."))
+    gain = sold * price if is_right else sold * price - price
+    ways = (f"{sold} * {price} = {gain}\n#### {gain}", f"So she takes in ${gain}.00 a morning.")
+    response = chosen.choice((*ways, f"In all that is {gain} dollars."))
     score = None if chosen.random() < 1 / 20 else float(is_right is (chosen.random() > 1 / 12))
     return {
         "run": "bakery", "step": group // 4, "sample": str(number), "group": f"train/{group}",
@@ -158,9 +158,9 @@ def _with_palette(picture: Image.Image) -> Image.Image:
     while len(chosen) < min(COLORS, len(colors)):
         chosen.append(far.min(0).argmax())
         far = np.vstack([far, ((colors - colors[chosen[-1]]) ** 2).sum(1)])
-    found = Image.fromarray(far.argmin(0)[index].reshape(pixels.shape[:2]).astype("uint8"), "P")
-    found.putpalette(colors[chosen].astype("uint8").tobytes())
-    return found
+    image = Image.fromarray(far.argmin(0)[index].reshape(pixels.shape[:2]).astype("uint8"), "P")
+    image.putpalette(colors[chosen].astype("uint8").tobytes())
+    return image
 
 
 def _train(url: str, wait_ms: Callable[[float], None]) -> None:

@@ -98,8 +98,8 @@ class Endpoint:
         text = texts.get(fault or "", f"It was compared.\nVERDICT: {int(row[1]) % 2}")
         choice = {"index": 0, "message": {"role": "assistant", "content": text}}
         used = {"prompt_tokens": 90, "completion_tokens": 8, "total_tokens": 98}
-        about = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
-        return 200, {**about, "choices": [{**choice, "finish_reason": "stop"}], "usage": used}
+        completion = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
+        return 200, {**completion, "choices": [{**choice, "finish_reason": "stop"}], "usage": used}
 
 
 def _serve(port: int) -> None:
@@ -147,10 +147,10 @@ def models(url: str) -> list[dict[str, Any]]:
 
 
 async def _as_they_come(score: Callable[[int], Awaitable[float | None]]) -> Scored:
-    async def one(row: int) -> tuple[int, float | None]:
+    async def score_row(row: int) -> tuple[int, float | None]:
         return row, await score(row)
 
-    for done in asyncio.as_completed([one(row) for row in range(ROWS)]):
+    for done in asyncio.as_completed([score_row(row) for row in range(ROWS)]):
         yield await done
 
 
@@ -224,7 +224,7 @@ def faults(
 
     Every verdict of the endpoint is right, so a wrong one is a zero that no judge gave.
     """
-    found: dict[str, dict[str, list[Any]]] = {c: {"calm": [], "faults": []} for c in CALLERS}
+    by_caller: dict[str, dict[str, list[Any]]] = {c: {"calm": [], "faults": []} for c in CALLERS}
     with endpoint() as url, served(models(url), num_cpus=4) as service:
         for number in range(-1, rounds):  # the first round only warms up, and has no faults
             for caller in CALLERS:
@@ -233,15 +233,15 @@ def faults(
                     with console.status(run):
                         figures = asyncio.run(_of_caller(caller, url, service, run, rate))
                     if number >= 0:
-                        found[caller][weather].append(figures)
-    _write(out, "faults", found)
-    shown = Table("caller", "", "right", "wrong", "absent", "calls", "128th s", "last s")
-    for caller, weathers in found.items():
-        for weather, each in weathers.items():
-            cells = [str(median(f[n] for f in each)) for n in ("right", "wrong", "absent", "calls")]
-            times = [f"{median(f['seconds'][n] for f in each):.2f}" for n in ("128th", "last")]
-            shown.add_row(caller, weather, *cells, *times)
-    console.print(shown)
+                        by_caller[caller][weather].append(figures)
+    _write(out, "faults", by_caller)
+    table = Table("caller", "", "right", "wrong", "absent", "calls", "128th s", "last s")
+    for caller, weathers in by_caller.items():
+        for weather, runs in weathers.items():
+            cells = [str(median(f[n] for f in runs)) for n in ("right", "wrong", "absent", "calls")]
+            times = [f"{median(f['seconds'][n] for f in runs):.2f}" for n in ("128th", "last")]
+            table.add_row(caller, weather, *cells, *times)
+    console.print(table)
 
 
 async def _of_caller(caller: str, url: str, service: str, run: str, rate: float) -> dict[str, Any]:
@@ -263,20 +263,20 @@ def rates(
     out: Out = ROOT / "loadtests" / "results",
 ) -> None:
     """Verdicts a second by handle, of an endpoint that refuses what is above a number at once."""
-    found: dict[str, Any] = {}
+    by_limit: dict[str, Any] = {}
     with endpoint() as url, served(models(url), num_cpus=4):
         clients = {name: RewardClient(APP, name, timeout_s=120) for name in (JUDGE, BOUND)}
         for at_once in (None, 128, 16):
-            found[str(at_once or "any")] = asyncio.run(
+            by_limit[str(at_once or "any")] = asyncio.run(
                 _rates(clients, url, at_once, verdicts, rounds)
             )
-    _write(out, "rates", found)
-    shown = Table("at once", "judge", "verdicts/s", "calls a verdict")
-    for taken, judges in found.items():
+    _write(out, "rates", by_limit)
+    table = Table("at once", "judge", "verdicts/s", "calls a verdict")
+    for taken, judges in by_limit.items():
         for name, figures in judges.items():
             calls = f"{median(figures['calls']) / verdicts:.2f}"
-            shown.add_row(taken, name, f"{median(figures['per_s']):.0f}", calls)
-    console.print(shown)
+            table.add_row(taken, name, f"{median(figures['per_s']):.0f}", calls)
+    console.print(table)
 
 
 async def _rates(
@@ -299,11 +299,12 @@ async def _rates(
     return {name: {"per_s": per_s[name], "calls": calls[name][1:]} for name in clients}
 
 
-def _write(out: Path, part: str, found: Any) -> None:
+def _write(out: Path, part: str, figures: Any) -> None:
     path = out / "endpoints.json"
     written = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(
-        json.dumps(written | {part: found, "machine": machine()}, indent=1) + "\n", encoding="utf-8"
+        json.dumps(written | {part: figures, "machine": machine()}, indent=1) + "\n",
+        encoding="utf-8",
     )
 
 

@@ -134,21 +134,21 @@ _NOT_SHIPPED = {
 @app.command()
 def table(out: Out = Path("grpo-holes")) -> None:
     """Print the step at which each sign was first seen in each run, or a dash."""
-    shown = Table("run", *(f"{sign}, {share:.0%}" for sign in SIGNS for share in SHARES))
+    signs_table = Table("run", *(f"{sign}, {share:.0%}" for sign in SIGNS for share in SHARES))
     for name in _NOT_SHIPPED:
-        shown.add_column(name)
+        signs_table.add_column(name)
     for name in RUNS:
         folder = out / name / "verdicts"
         if not folder.is_dir():
             continue
         first = [_first_seen(folder, name, share) for share in SHARES]
-        seen = [str(each.get(sign, "-")) for sign in SIGNS for each in first]
+        seen = [str(steps.get(sign, "-")) for sign in SIGNS for steps in first]
         verdicts = VerdictTable([folder])
         verdicts.read_all()
         others = [str(verdicts.rows(sql)[0][0]) for sql in _NOT_SHIPPED.values()]
         verdicts.close()
-        shown.add_row(name, *seen, *others)
-    console.print(shown)
+        signs_table.add_row(name, *seen, *others)
+    console.print(signs_table)
 
 
 def _first_seen(folder: Path, name: str, share: float) -> dict[str, int]:

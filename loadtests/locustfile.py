@@ -102,19 +102,19 @@ class Caller(FastHttpUser):
         with self.client.post(run.path, json=body, catch_response=True) as reply:
             code = reply.status_code
             if not code:
-                found = [Checked("lost", type(reply.error).__name__)] * len(samples)
+                replies = [Checked("lost", type(reply.error).__name__)] * len(samples)
             elif run.size > 1:
-                found = check_batch(samples, _decoded(reply), code)
+                replies = check_batch(samples, _decoded(reply), code)
             else:
-                found = [check(samples[0], _decoded(reply), code)]
+                replies = [check(samples[0], _decoded(reply), code)]
             now = time.perf_counter()
             if now - due > run.timeout_s + GRACE_S:
-                found = [Checked("lost", "late")] * len(samples)
+                replies = [Checked("lost", "late")] * len(samples)
             latency_ms = 1000 * (now - due)
-            for sample, checked in zip(samples, found, strict=True):
+            for sample, checked in zip(samples, replies, strict=True):
                 run.outcomes.record(sample, checked, latency_ms, now)
             reply.request_meta["response_time"] = latency_ms
-            failure = next((each.failure for each in found if each.failure), None)
+            failure = next((item.failure for item in replies if item.failure), None)
             reply.failure(failure) if failure else reply.success()
 
 

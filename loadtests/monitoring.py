@@ -24,8 +24,8 @@ import typer
 
 from deployments.local import ROOT, console, free_port
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import stand_in_service
 from loadtests.chaos.scenarios.stand_in import ASKED, RATE, injected
+from loadtests.chaos.target import stand_in_service
 from loadtests.cluster import served
 from loadtests.soak import watched
 from reward_serve.client import HttpRewardClient
@@ -88,8 +88,8 @@ def _prometheus(lasts: str) -> Iterator[Callable[[str], Any]]:
         command += [f"--config.file={name}/prometheus.yaml", f"--storage.tsdb.path={name}/data"]
 
         def get(query: str) -> Any:
-            about = {"query": f"({query}) < Inf"}  # nor NaN
-            reply = httpx.get(f"http://{listen}/api/v1/query", params=about)
+            params = {"query": f"({query}) < Inf"}  # nor NaN
+            reply = httpx.get(f"http://{listen}/api/v1/query", params=params)
             return reply.raise_for_status().json()["data"]["result"]
 
         with subprocess.Popen([*command, "--log.level=error"]) as process:

@@ -105,7 +105,7 @@ class Bench:
 
         rng = Random(seed)
         drawn = [rng.lognormvariate(0.0, 0.5) for _ in rows]
-        times = [PHASE_S * one / max(drawn) for one in drawn]
+        times = [PHASE_S * draw / max(drawn) for draw in drawn]
         self._tokenizer = AutoTokenizer.from_pretrained(
             prepare_with_progress(console, adapter=None)
         )
@@ -174,8 +174,8 @@ def figures_of(metrics: list[dict[str, float]], phase_s: float) -> Row:
     """
     if not metrics:
         return {"verdicts": 0, "statuses": {}, "judge_s": 0.0, "overlap": None, "p95_ms": None}
-    waits = [one["judge_wall_ms"] for one in metrics]
-    statuses = Counter("ok" if one["judge_ok"] else "failed" for one in metrics)
+    waits = [sample["judge_wall_ms"] for sample in metrics]
+    statuses = Counter("ok" if sample["judge_ok"] else "failed" for sample in metrics)
     judge_s = sum(waits) / 1000
     return {
         "verdicts": len(metrics),

@@ -76,14 +76,18 @@ class Memory:
 
     def until(self, end_s: float) -> list[Sizes]:
         """The samples up to ``end_s`` seconds; at least one."""
-        kept = [one for at, one in zip(self.times_s, self.samples, strict=True) if at <= end_s]
+        kept = [
+            sample for at, sample in zip(self.times_s, self.samples, strict=True) if at <= end_s
+        ]
         return kept or self.samples[:1]
 
     @property
     def peaks(self) -> dict[str, float]:
         """The largest sample of each deployment."""
         names = {name for sample in self.samples for name in sample}
-        return {name: max(one.get(name, 0.0) for one in self.samples) for name in sorted(names)}
+        return {
+            name: max(sample.get(name, 0.0) for sample in self.samples) for name in sorted(names)
+        }
 
 
 @contextmanager

@@ -59,10 +59,10 @@ class FakeGroups:
         longest = max(map(len, request.responses))
         return GroupResult.of(
             [
-                ScoreResult(status=Status.OK, score=len(each) / longest, source="judge")
-                if each.strip()
+                ScoreResult(status=Status.OK, score=len(response) / longest, source="judge")
+                if response.strip()
                 else failure(Status.ERROR, "the engine is gone")
-                for each in request.responses
+                for response in request.responses
             ]
         )
 
@@ -105,8 +105,8 @@ class FakeService:
         if call.path == "/v1/score/batch":
             asked = call.body["requests"]
             results = self._scored(self._scorer.score_batch(asked))
-            for one, result in zip(asked, results, strict=True):
-                if one.get("model") not in (None, "rule"):  # as the dispatcher refuses it
+            for request, result in zip(asked, results, strict=True):
+                if request.get("model") not in (None, "rule"):  # as the dispatcher refuses it
                     result["details"] = REFUSED
             return Reply({"results": results})
         if call.path == "/v1/score/group":

@@ -127,11 +127,11 @@ def pytest_make_collect_report(
     """Fail a file of unit tests that imports what they do without."""
     before = set(sys.modules)
     report = yield
-    found = [name for name in HEAVY if name in sys.modules and name not in before]
-    if found and isinstance(collector, pytest.Module) and is_unit(collector.path):
+    imported = [name for name in HEAVY if name in sys.modules and name not in before]
+    if imported and isinstance(collector, pytest.Module) and is_unit(collector.path):
         report.outcome = "failed"
         report.longrepr = (
-            f"{collector.nodeid} imports {', '.join(found)}: import it where it is needed, or "
+            f"{collector.nodeid} imports {', '.join(imported)}: import it where it is needed, or "
             f"move the file to {SERVICE}"
         )
     return report

@@ -33,13 +33,13 @@ def texts(sample: list[str | tuple[str, str]]) -> list[str]:
 
 def messages(sample: list[str | tuple[str, str]], **of_tool: str) -> list[dict[str, Any]]:
     """The conversation that a service should be asked about; ``of_tool``: fields of tool turns."""
-    said: list[dict[str, Any]] = [*PROMPT]
+    conversation: list[dict[str, Any]] = [*PROMPT]
     for turn in sample:
         if isinstance(turn, str):
-            said.append({"role": "assistant", "content": turn})
+            conversation.append({"role": "assistant", "content": turn})
             continue
         call = {"name": "multiply", "arguments": json.loads(turn[0], parse_constant=str)}
         calls = [{"type": "function", "function": call}]
-        said.append({"role": "assistant", "content": "", "tool_calls": calls})
-        said.append({"role": "tool", "content": turn[1], **of_tool})
-    return said
+        conversation.append({"role": "assistant", "content": "", "tool_calls": calls})
+        conversation.append({"role": "tool", "content": turn[1], **of_tool})
+    return conversation

@@ -71,15 +71,15 @@ def grade_calls(
         calls = _read(called if isinstance(called, str) else tuple(called))
         if isinstance(calls, Grade):
             return calls
-        found = [_call(*call, defaults) for call in calls[: len(expected) + 1]]
-        answer = shown(" ".join(map(" ".join, found))) or None
+        parsed = [_call(*call, defaults) for call in calls[: len(expected) + 1]]
+        answer = printable(" ".join(map(" ".join, parsed))) or None
         if lacking := len(expected) - len(calls):
             return Grade(WRONG, "missing_call" if lacking > 0 else "extra_call", answer)
-        if ordered and found != expected and sorted(found) == sorted(expected):
+        if ordered and parsed != expected and sorted(parsed) == sorted(expected):
             return Grade(WRONG, "other_order", answer)
         if not ordered:
-            found, expected = sorted(found), sorted(expected)
-        for (name, given), (other, wanted) in zip(found, expected, strict=True):
+            parsed, expected = sorted(parsed), sorted(expected)
+        for (name, given), (other, wanted) in zip(parsed, expected, strict=True):
             if name != other:
                 return Grade(WRONG, "other_name", answer)
             if given != wanted:
@@ -87,7 +87,7 @@ def grade_calls(
                 whole = ({**usual, **read_json(arguments)} for arguments in (given, wanted))
                 how, *place = _difference(*whole)
                 where = ".".join(map(str, reversed(place)))
-                return Grade(WRONG, shown(f"{how}:{where}"), answer)
+                return Grade(WRONG, printable(f"{how}:{where}"), answer)
         return Grade(RIGHT, "calls_equal" if calls else "no_call", answer)
     except (ValueError, RecursionError):
         return Grade(WRONG, "arguments_not_json")
@@ -101,7 +101,7 @@ def read_json(text: str) -> Any:
     return _JSON.decode(text)
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """The first 200 characters, in printable ASCII."""
     return text[:200].encode("ascii", "backslashreplace").decode()[:200]
 
@@ -128,8 +128,8 @@ def _expected(reference: str, defaults: _Defaults) -> list[_Call]:
     try:
         value = read_json(reference)
         calls = []
-        for each in value if isinstance(value, list) else [value]:
-            call = each.get("function", each) if isinstance(each, dict) else each
+        for entry in value if isinstance(value, list) else [value]:
+            call = entry.get("function", entry) if isinstance(entry, dict) else entry
             calls.append(_call(*_parts(call), defaults))
         return calls
     except (ValueError, RecursionError) as error:
@@ -147,10 +147,10 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
         return Grade(ABSTAINED, "response_too_long")
     if not isinstance(called, str):
         return [(name, read_json(arguments)) for name, arguments in called]
-    said = read_thinking(called)
-    visible = said.text.strip()
-    if not said.ended:
-        return said.settled(Grade(ABSTAINED, "cut_off"))
+    reply = read_thinking(called)
+    visible = reply.text.strip()
+    if not reply.ended:
+        return reply.settled(Grade(ABSTAINED, "cut_off"))
     _, *blocks = (block.partition("</tool_call>") for block in visible.split("<tool_call>"))
     if (called.strip() and not visible) or (blocks and not blocks[-1][1]):
         return Grade(ABSTAINED, "cut_off")
@@ -158,7 +158,7 @@ def _read(called: str | tuple[tuple[str, str], ...]) -> list[tuple[str, Any]] | 
         return []
     try:
         value = [read_json(body) for body, _, _ in blocks] or read_json(visible)
-        return [_parts(each) for each in (value if isinstance(value, list) else [value])]
+        return [_parts(entry) for entry in (value if isinstance(value, list) else [value])]
     except (ValueError, RecursionError):
         if any(body.lstrip().startswith("{") for body, _, _ in blocks):
             raise
@@ -200,28 +200,28 @@ def _spelled(value: Any) -> str:
 
 
 def _defaults(tools: Sequence[Mapping[str, Any]]) -> _Defaults:
-    found: _Defaults = {}
+    defaults: _Defaults = {}
     for tool in tools:
         match tool.get("function", tool):
             case {"name": name, "parameters": {"properties": dict(parameters), **schema}}:
                 required = schema.get("required")
-                found[name] = {
+                defaults[name] = {
                     key: _spelled(read_json(json.dumps(parameter["default"])))
                     for key, parameter in parameters.items()
                     if isinstance(parameter, dict) and "default" in parameter
                     if not isinstance(required, list) or key not in required
                 }
-    return found
+    return defaults
 
 
-def _difference(one: Any, other: Any) -> list[str | int]:
+def _difference(given: Any, other: Any) -> list[str | int]:
     """How two values differ first, and the keys to the place, the innermost first."""
-    if isinstance(one, list) and isinstance(other, list):
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return [] if type(one) is type(other) and one == other else ["other_value"]
-    for key in {**other, **one}:
-        if key not in one or key not in other:
+    if isinstance(given, list) and isinstance(other, list):
+        given, other = dict(enumerate(given)), dict(enumerate(other))
+    if not isinstance(given, dict) or not isinstance(other, dict):
+        return [] if type(given) is type(other) and given == other else ["other_value"]
+    for key in {**other, **given}:
+        if key not in given or key not in other:
             return ["missing_key" if key in other else "unknown_key", key]
-    differences = ((key, _difference(one[key], other[key])) for key in other)
+    differences = ((key, _difference(given[key], other[key])) for key in other)
     return next(([*place, key] for key, place in differences if place), [])

@@ -102,19 +102,19 @@ def grade_choice(response: str, reference: str, question: str = "") -> Grade:
 
 
 def _graded(response: str, gold: frozenset[str], options: Mapping[str, str]) -> Grade:
-    found = committed(response)
-    text = found.text
-    if asks_again(text) or found.markers is None:
+    commitment = committed(response)
+    text = commitment.text
+    if asks_again(text) or commitment.markers is None:
         return Grade(ABSTAINED, "another_question")
-    if not found.markers:
+    if not commitment.markers:
         return _without_marker(text, gold, options)
-    last = found.markers[-1]
+    last = commitment.markers[-1]
     answer = last.text.strip()
     if last.kind == "open_box":
         return Grade(ABSTAINED, "cut_off", answer)
     letters = _read(answer, options, gold)
-    earlier = [_read(marker.text, options, gold) for marker in found.markers[:-1]]
-    if any(each and each != letters for each in earlier):
+    earlier = [_read(marker.text, options, gold) for marker in commitment.markers[:-1]]
+    if any(earlier_letters and earlier_letters != letters for earlier_letters in earlier):
         return Grade(ABSTAINED, "markers_disagree", answer)
     if is_doubted(text, last) or not _stands(text, last, letters, options):
         return Grade(ABSTAINED, "marker_in_doubt", answer)
@@ -165,7 +165,7 @@ def _without_marker(text: str, gold: frozenset[str], options: Mapping[str, str])
 def _plain(text: str) -> str:
     """The text without LaTeX's and Markdown's styles."""
     for _ in range(3):
-        text = _STYLE.sub(lambda found: found[1] or " ", text)
+        text = _STYLE.sub(lambda match: match[1] or " ", text)
     return " ".join(text.split())
 
 
@@ -200,23 +200,23 @@ def _read(
 
 
 def _same_option(text: str, option: str) -> bool:
-    bare = [each.strip(" .").casefold() for each in (text, _plain(option))]
+    bare = [wording.strip(" .").casefold() for wording in (text, _plain(option))]
     return bare[0] == bare[1] != ""
 
 
 def _options(question: str) -> dict[str, str]:
     """The last list of options in a question, by letter: A, B and so on, whatever their labels."""
     for pattern in _OPTIONS:
-        found = list(pattern.finditer(question[-20_000:]))
+        matches = list(pattern.finditer(question[-20_000:]))
         options: dict[str, str] = {}
-        for each, following in zip_longest(found, found[1:]):
-            label = each[each.lastindex or 0]
+        for match, following in zip_longest(matches, matches[1:]):
+            label = match[match.lastindex or 0]
             place = int(label) - 1 if label.isdigit() else ord(label.upper()) - ord("A")
             if place == 0:
                 options = {}
             if place == len(options):
                 end = following.start() if following else None
-                text = each.string[each.end() : end]
+                text = match.string[match.end() : end]
                 text = text if following else text.split("\n")[0]
                 options[chr(ord("A") + place)] = _AFTER_OPTION.sub("", text)
         if len(options) > 1:

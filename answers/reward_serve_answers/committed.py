@@ -88,19 +88,19 @@ class Marker:
 
 def is_remark(text: str) -> bool:
     """Whether the text after a marker is a remark on the answer: "the answer is correct"."""
-    found = [word for word in re.split(r"[\W_]+", text.lower()) if word]
+    words = [word for word in re.split(r"[\W_]+", text.lower()) if word]
     # A lone letter may be a choice: "the answer is a".
-    return _REMARK_WORDS.issuperset(found) and any(len(word) > 1 for word in found)
+    return _REMARK_WORDS.issuperset(words) and any(len(word) > 1 for word in words)
 
 
 def read_markers(response: str) -> Sequence[Marker] | None:
     """Every marker that is followed by text, in order; None if there are over `MAX_MARKERS`."""
-    found = list(islice(_marked(response), MAX_MARKERS + 1))
-    if len(found) > MAX_MARKERS:
+    matches = list(islice(_marked(response), MAX_MARKERS + 1))
+    if len(matches) > MAX_MARKERS:
         return None
     markers: list[Marker] = []
     end = 0
-    for match, following in zip_longest(found, found[1:]):
+    for match, following in zip_longest(matches, matches[1:]):
         if match.start() < end:
             continue  # a box in a box
         stop = following.start() if following else len(response)
@@ -304,18 +304,18 @@ def without_run_on(text: str) -> str:
 @lru_cache(maxsize=2)  # the text is looked at once more after the cut
 def _turns(text: str) -> Sequence[tuple[int, bool]]:
     """Where questions and turns start, and whether control tokens say so."""
-    found = islice(_found_turns("\n" + text), MAX_TURNS)
-    tokens = ((turn.start(), turn[0][0] != "\n") for turn in found)
+    turns = islice(_find_turns("\n" + text), MAX_TURNS)
+    tokens = ((turn.start(), turn[0][0] != "\n") for turn in turns)
     return tuple((start - in_tokens, in_tokens) for start, in_tokens in tokens)
 
 
-def _found_turns(text: str) -> Iterator[re.Match[str]]:
+def _find_turns(text: str) -> Iterator[re.Match[str]]:
     """Equivalent to ``_TURN.finditer``."""
     lower = text.lower().replace("\u017f", "s")  # which IGNORECASE takes for an s
     if len(lower) != len(text):
         yield from _TURN.finditer(text)
         return
-    signs = {found.start() for found in _SHORT_SIGN.finditer(lower)}
+    signs = {match.start() for match in _SHORT_SIGN.finditer(lower)}
     for sign in _SIGNS_OF_TURNS:
         signs.update(places(lower, sign))
     tried = 0

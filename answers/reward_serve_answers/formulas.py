@@ -91,7 +91,7 @@ def _alike(answer: str, gold: str) -> bool | None:
     if texts[0].replace(" ", "") == texts[1].replace(" ", ""):
         return True
     endings = {"".join(_ENDING.findall(text)).replace(" ", "") for text in texts}
-    subjects = {found[1] for found in map(_SUBJECT.match, texts) if found}
+    subjects = {match[1] for match in map(_SUBJECT.match, texts) if match}
     if len(endings) > 1 or len(subjects) > 1:
         return None
     (kind, ones), (other, others) = (_parts(_SUBJECT.sub("", _ENDING.sub("", t))) for t in texts)
@@ -104,7 +104,7 @@ def _alike(answer: str, gold: str) -> bool | None:
     if kind != "set":
         equal = {_alike(*pair) for pair in zip(ones, others, strict=True)}
         return False if False in equal else None if None in equal else True
-    table = [[_alike(one, other) for other in others] for one in ones]
+    table = [[_alike(part, other) for other in others] for part in ones]
     if any(None in row for row in table):
         return None
     return all(map(any, table)) and all(map(any, zip(*table, strict=True)))
@@ -147,28 +147,28 @@ def _split(text: str, at: str) -> list[str]:
 def _same_value(answer: str, gold: str) -> bool | None:
     if any(_AMBIGUOUS.search(text) or not _READ.fullmatch(text) for text in (answer, gold)):
         return None
-    one, other = _parsed(answer), _parsed(gold)
-    if not one or not other or one[0].free_symbols != other[0].free_symbols:
+    parsed, other = _parsed(answer), _parsed(gold)
+    if not parsed or not other or parsed[0].free_symbols != other[0].free_symbols:
         return None
-    symbols = sorted(one[0].free_symbols, key=str)
+    symbols = sorted(parsed[0].free_symbols, key=str)
     rounded = [text for text in (answer, gold) if "." in text]
     places = len(rounded[0].partition(".")[2]) if len(rounded) == 1 else 50
     equal = set()
     for shift in range(3 if symbols else 1):
         values = dict(zip(symbols, (_POINTS * 9)[shift:], strict=False))
-        equal.add(_near(one[0], other[0], values, places if rounded else None))
+        equal.add(_near(parsed[0], other[0], values, places if rounded else None))
     if equal != {True}:
         return False if equal == {False} else None
     number = parse_number(gold)
     whole = number is not None and number.value.denominator == 1 and "frac" in answer
     if number and not parse_number(answer) and (whole or _TASK.search(answer)):
         return None
-    return verify(other, one, timeout_seconds=None) or None
+    return verify(other, parsed, timeout_seconds=None) or None
 
 
-def _near(one: Any, other: Any, values: dict[Any, Any], places: int | None) -> bool | None:
+def _near(answer: Any, other: Any, values: dict[Any, Any], places: int | None) -> bool | None:
     """Whether two values are equal, or one is the other rounded to decimals; None if only close."""
-    left, right = (each.doit().subs(values).evalf(50) for each in (one, other))
+    left, right = (side.doit().subs(values).evalf(50) for side in (answer, other))
     if not (left.is_finite and right.is_finite):
         return None
     size, difference = max(abs(left), abs(right)), abs(left - right)
@@ -181,10 +181,10 @@ def _near(one: Any, other: Any, values: dict[Any, Any], places: int | None) -> b
 
 def _parsed(text: str) -> list[Any]:
     config = LatexExtractionConfig()
-    found: list[Any] = parse(
+    parsed: list[Any] = parse(
         f"\\boxed{{{text}}}", [config], fallback_mode="no_fallback", parsing_timeout=None
     )
-    return found
+    return parsed
 
 
 # The first comparison of a kind imports and compiles much; processes are forked after it.

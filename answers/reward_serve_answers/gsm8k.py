@@ -228,24 +228,26 @@ def _compared(stated: _Stated, number: Number, gold: Number) -> Grade:
     return Grade(WRONG, f"{by}_differs", answer)
 
 
-def may_equal(one: Fraction, other: Fraction, *, measured: bool) -> bool:
+def may_equal(value: Fraction, other: Fraction, *, measured: bool) -> bool:
     """Whether two values may be one: rounded, scaled, of the other sign or in another unit."""
-    small, large = sorted((abs(one), abs(other)))
+    small, large = sorted((abs(value), abs(other)))
     if not small:
         return not large
     ratio = large / small
     if ratio == 1 or ratio in (_CONVERSIONS if measured else _SCALES):
         return True
-    if one.denominator == other.denominator == 1:
+    if value.denominator == other.denominator == 1:
         return measured and (large - small) * 100 < large
-    near = (large - small) * 50 < large or _rounds(one, other) or _rounds(other, one)
-    return measured or near or one.numerator == other or other.numerator == one  # a score, 17/20
+    near = (large - small) * 50 < large or _rounds(value, other) or _rounds(other, value)
+    return (
+        measured or near or value.numerator == other or other.numerator == value
+    )  # a score, 17/20
 
 
-def _rounds(one: Fraction, other: Fraction) -> bool:
+def _rounds(value: Fraction, other: Fraction) -> bool:
     """Whether one rounds to the other's decimals."""
     places = next((places for places in range(7) if (other * 10**places).denominator == 1), None)
-    return places is not None and abs(one - other) * 10**places <= Fraction(1, 2)
+    return places is not None and abs(value - other) * 10**places <= Fraction(1, 2)
 
 
 def _unstated(stated: _Stated, gold: Number) -> Grade:
@@ -280,12 +282,12 @@ def _states_two(stated: _Stated, gold: Number) -> bool:
     numbers = [parse_number(part) for part in parts if part]
     if len(numbers) != 2 or not (numbers[0] and numbers[1]):
         return False
-    one, other = numbers[0], numbers[1]
-    plain = not (one.percent or other.percent or one.unit or other.unit)
-    if not plain or gold.value not in (one.value, other.value):
+    first, other = numbers[0], numbers[1]
+    plain = not (first.percent or other.percent or first.unit or other.unit)
+    if not plain or gold.value not in (first.value, other.value):
         return False
-    whole = one.value.denominator == other.value.denominator == 1
-    return whole and not may_equal(one.value, other.value, measured=True)
+    whole = first.value.denominator == other.value.denominator == 1
+    return whole and not may_equal(first.value, other.value, measured=True)
 
 
 def _is_absent(stated: _Stated, gold: Number) -> bool:
@@ -297,14 +299,14 @@ def _is_absent(stated: _Stated, gold: Number) -> bool:
         return False
     if last is None and len(lower) < 200 and any(map(str.isdigit, lower)):
         return False  # 12 packs of 12: a few numbers say many
-    found = set(WORD.findall(lower))
+    words = set(WORD.findall(lower))
     long = value >= 100 or value.denominator > 1  # no short sum is likely to be it
     computes, counts = (_COMPUTES, NUMERIC) if long else (_MAY_COMPUTE, NUMERIC | MEASURES)
     if long and sum(word in _SMALL for word in WORD.findall(lower)) < 3:  # not its digits in words
         counts -= _SMALL
-    if found.isdisjoint(_ENGLISH) or not found.isdisjoint(counts) or computes.search(lower):
+    if words.isdisjoint(_ENGLISH) or not words.isdisjoint(counts) or computes.search(lower):
         return False
-    measured = not long or not found.isdisjoint(MEASURES)
+    measured = not long or not words.isdisjoint(MEASURES)
     numbers = (Fraction(numeral.replace(",", "")) for numeral in _NUMERAL.findall(lower))
     return not any(
         (not n and not long) or abs(n - value) < 1 or may_equal(n, value, measured=measured)
@@ -314,15 +316,15 @@ def _is_absent(stated: _Stated, gold: Number) -> bool:
 
 def _stated(text: str, response: str) -> _Stated:
     """The final answer of what a response committed to, if nothing could change it."""
-    found = committed(response)
-    last = found.markers[-1] if found.markers else None
+    commitment = committed(response)
+    last = commitment.markers[-1] if commitment.markers else None
     if asks_again(text):
         return _Stated(text, None, None, "another_question", last)
     lower = response.lower()
     hidden = any(map(read_thinking(lower).text.__contains__, _NOT_PLAIN))
     if hidden or (not response.isascii() and INVISIBLE.search(response)):
         return _Stated(text, None, None, "not_plain", last)
-    if found.markers is None:
+    if commitment.markers is None:
         return _Stated(text, None, None, "too_many_markers")
     text = text[:-400] + _END.sub("", text[-400:])
     if last is None:
@@ -330,7 +332,7 @@ def _stated(text: str, response: str) -> _Stated:
         bare = number is not None and not number.unit - {"dollars"}
         clause = text.strip() if bare else None
         return _Stated(text, clause, number if bare else None, "no_marker")
-    clause, why = _final(text, found.markers)
+    clause, why = _final(text, commitment.markers)
     measured = not MEASURES.isdisjoint(WORD.findall(_line_before(text, last).lower()))
     number = parse_number(clause) if clause else None
     return _Stated(text, clause, number, why, last, measured)
@@ -394,18 +396,18 @@ def _unit_after(text: str, last: Marker) -> str | None:
     if last.kind != "box" or not tail.isascii():
         return None
     sentence = tail.rstrip().rstrip(".")
-    found = WORD.findall(sentence.lower().replace("\\text", " "))
+    words = WORD.findall(sentence.lower().replace("\\text", " "))
     if _SENTENCE.search(sentence) or re.search(r"\d|[?!;:<>=+*/^%(]|^\s?\S*-", sentence):
         return None
-    changes = set(found[:1]) & CHANGING or set(found[:3]) & BE or set(found) & (NUMERIC | DOUBT)
+    changes = set(words[:1]) & CHANGING or set(words[:3]) & BE or set(words) & (NUMERIC | DOUBT)
     if changes or not re.match(r"[$\s]*(?:\\\)|\s|\\text\{)", tail):
         return None
-    if set(found[-1:]) & OPEN_END or re.search(r"\\(?!text\b|[)\]])", sentence):
+    if set(words[-1:]) & OPEN_END or re.search(r"\\(?!text\b|[)\]])", sentence):
         return None
     known = _UNITS.union(WORD.findall(text[: last.start].lower()))
-    if not known.issuperset(found) or any(len(word) == 1 and word != "a" for word in found):
+    if not known.issuperset(words) or any(len(word) == 1 and word != "a" for word in words):
         return None
-    return " ".join(word for word in found if word in MEASURES or word == "per")
+    return " ".join(word for word in words if word in MEASURES or word == "per")
 
 
 def is_doubted(text: str, marker: Marker) -> bool:
@@ -426,9 +428,9 @@ def is_doubted(text: str, marker: Marker) -> bool:
             return True
     elif re.search(r"[-+/<>~(=]\s*$", line):
         return True
-    found = WORD.findall(re.sub(r"\\[a-zA-Z]+", " ", line).lower())
-    foreign = not line.isascii() or (len(line) > 1 and bool(found) and _LEADS.isdisjoint(found))
-    return foreign or not (DOUBT | _SCALED).isdisjoint(found) or _SUPPOSED.search(line) is not None
+    words = WORD.findall(re.sub(r"\\[a-zA-Z]+", " ", line).lower())
+    foreign = not line.isascii() or (len(line) > 1 and bool(words) and _LEADS.isdisjoint(words))
+    return foreign or not (DOUBT | _SCALED).isdisjoint(words) or _SUPPOSED.search(line) is not None
 
 
 def _line_before(text: str, marker: Marker) -> str:

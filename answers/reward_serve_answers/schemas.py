@@ -13,7 +13,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from reward_serve_answers.calls import read_json, shown
+from reward_serve_answers.calls import printable, read_json
 from reward_serve_answers.thinking import has_tag, read_thinking
 from reward_serve_answers.values import ABSTAINED, RIGHT, WRONG, Grade, UnusableReferenceError
 
@@ -47,7 +47,7 @@ def compare(response: str, schema: str) -> list[Any]:
             return [ABSTAINED, "thinking_in_doubt", None]
     fault = next(validator.iter_errors(value), None)
     rule = f"schema_{fault.validator}:{fault.json_path}" if fault else "schema_fits"
-    return [WRONG if fault else RIGHT, shown(rule), shown(body.strip())]
+    return [WRONG if fault else RIGHT, printable(rule), printable(body.strip())]
 
 
 def _body(text: str) -> str:
@@ -76,6 +76,6 @@ def validator_of(text: str) -> Any:
         for reference in _REFERENCE.findall(json.dumps(schema, default=str)):
             resolver.lookup(json.loads(reference))
     except (ValueError, RecursionError, SchemaError, Unresolvable) as error:
-        fault = shown(f"{type(error).__name__}: {getattr(error, 'message', error)}")
+        fault = printable(f"{type(error).__name__}: {getattr(error, 'message', error)}")
         raise UnusableReferenceError(f"is no usable JSON Schema ({fault}); correct it") from None
     return Draft202012Validator(schema, registry=Registry())

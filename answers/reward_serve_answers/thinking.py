@@ -75,8 +75,8 @@ def read_thinking(text: str) -> Visible:
     if _CHANNEL in text:
         return _last_channel(text)
     if _ANALYSIS.match(text):
-        _, final, said = text.rpartition(_FINAL)
-        return Visible(said, said) if final else Visible("", "", ended=False)
+        _, final, content = text.rpartition(_FINAL)
+        return Visible(content, content) if final else Visible("", "", ended=False)
     tags = _tags(text.replace("\u0130", "I").lower())  # the one letter whose lower case is longer
     if tags is None:
         return Visible("", "", ended=False)
@@ -91,24 +91,24 @@ def has_tag(text: str) -> bool:
 def _last_channel(text: str) -> Visible:
     """What the last final channel says; thinking has ended if it is the last of all."""
     before, *channels = text.split(_CHANNEL)
-    said = before
+    visible = before
     ended = False
     for channel in channels:
         header, message, content = channel.partition(_MESSAGE)
         ended = bool(message and _FINAL_HEADER.match(header))
-        said = _MESSAGE_END.split(content, maxsplit=1)[0] if ended else said
-    return Visible(said, said, ended)
+        visible = _MESSAGE_END.split(content, maxsplit=1)[0] if ended else visible
+    return Visible(visible, visible, ended)
 
 
 def _tags(lower: str) -> list[re.Match[str]] | None:
     """The tags of a text in lower case, in order; None if it has too many of their words."""
-    found = list(islice(chain(*(places(lower, word) for word in _WORDS)), MAX_WORDS + 1))
+    starts = list(islice(chain(*(places(lower, word) for word in _WORDS)), MAX_WORDS + 1))
     tags: dict[int, re.Match[str]] = {}
-    for at in found:
+    for at in starts:
         start = max(lower.rfind(first, max(0, at - _REACH), at) for first in _FIRST)
         if start >= 0 and (tag := _TAG.match(lower, start)):
             tags[start] = tag
-    return None if len(found) > MAX_WORDS else [tags[start] for start in sorted(tags)]
+    return None if len(starts) > MAX_WORDS else [tags[start] for start in sorted(tags)]
 
 
 def places(text: str, part: str) -> Iterator[int]:

@@ -172,36 +172,36 @@ def parse_number(text: str) -> Number | None:
         text = _WRAP.sub("", text[1:-1]).strip()
     whole = _BRACED.fullmatch(text)
     text = (whole[1] or whole[2]).strip() if whole else text
-    found = _NUMBER.fullmatch(text.rstrip(".$ "))
-    if found is None or (found["minus"] and found["inner"]):
+    match = _NUMBER.fullmatch(text.rstrip(".$ "))
+    if match is None or (match["minus"] and match["inner"]):
         return None
-    if found["top"] or found["over"]:
-        top, bottom = int(found["top"] or found["over"]), int(found["bottom"] or found["under"])
+    if match["top"] or match["over"]:
+        top, bottom = int(match["top"] or match["over"]), int(match["bottom"] or match["under"])
         if bottom < 2 or math.gcd(top, bottom) != 1:
             return None  # 36/2 is a task, 6/8 may be a score
         value = Fraction(top, bottom)
     else:
-        digits = re.sub(r"\D", "", found["whole"] or "0")
+        digits = re.sub(r"\D", "", match["whole"] or "0")
         if len(digits) > 1 and digits[0] == "0":
             return None
-        value = Fraction(digits + (found["part"] or found["point"] or ""))
-    unit = _unit(found["rest"] or "")
-    if unit is None or (found["percent"] and (unit or found["currency"])):
+        value = Fraction(digits + (match["part"] or match["point"] or ""))
+    unit = _unit(match["rest"] or "")
+    if unit is None or (match["percent"] and (unit or match["currency"])):
         return None
-    if found["currency"]:
+    if match["currency"]:
         unit |= {"dollars"}
     return Number(
-        -value if found["minus"] or found["inner"] else value, bool(found["percent"]), unit
+        -value if match["minus"] or match["inner"] else value, bool(match["percent"]), unit
     )
 
 
 def _unit(rest: str) -> frozenset[str] | None:
     """The words of a unit; None if one of them may change the number or is none."""
-    found = _IN_UNIT.sub(" ", rest).rstrip(" .").split()
-    if len(found) > MAX_UNIT_WORDS or not all(word.isalpha() for word in found):
+    words = _IN_UNIT.sub(" ", rest).rstrip(" .").split()
+    if len(words) > MAX_UNIT_WORDS or not all(word.isalpha() for word in words):
         return None
-    unit = frozenset(word if len(word) < 3 else word.lower() for word in found)  # Mb, MB
-    if not unit.isdisjoint(CHANGING | DOUBT | BE) or set(found[-1:]) & OPEN_END:
+    unit = frozenset(word if len(word) < 3 else word.lower() for word in words)  # Mb, MB
+    if not unit.isdisjoint(CHANGING | DOUBT | BE) or set(words[-1:]) & OPEN_END:
         return None
     return None if any(len(word) == 1 for word in unit - _LETTERS) else unit
 

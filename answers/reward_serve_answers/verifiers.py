@@ -65,14 +65,14 @@ def grade_numeric(response: str, reference: str) -> Grade:
     if ends_without_answer(visible.text):
         return Grade(ABSTAINED, "cut_off")
     runs = _RUN.findall(without_hidden(visible.text[-MAX_RESPONSE:])[-CLIP_CHARACTERS:])
-    found = next((run for run in reversed(runs) if run not in (".", ",")), None)
-    if found is None:
+    last = next((run for run in reversed(runs) if run not in (".", ",")), None)
+    if last is None:
         return visible.settled(Grade(WRONG, "no_number"))
-    clean = found.rstrip(".,")
+    clean = last.rstrip(".,")
     is_number = clean not in ("", "-") and _VALUE.fullmatch(clean)
     right = bool(is_number) and Fraction(clean.replace(",", "")) == gold.value
     rule = "number_matches" if right else "number_differs"
-    return visible.settled(Grade(float(right), rule, found))
+    return visible.settled(Grade(float(right), rule, last))
 
 
 def grade_strict_first(response: str, reference: str) -> Grade:
@@ -95,17 +95,17 @@ def grade_strict_last(response: str, reference: str) -> Grade:
     Raises:
         UnusableReferenceError: the reference holds no answer.
     """
-    *_, found = (None, *_MARKED.finditer(response[-CLIP_CHARACTERS:]))
-    return _marked(found, max(0, len(response) - CLIP_CHARACTERS), reference)
+    *_, match = (None, *_MARKED.finditer(response[-CLIP_CHARACTERS:]))
+    return _marked(match, max(0, len(response) - CLIP_CHARACTERS), reference)
 
 
-def _marked(found: re.Match[str] | None, clipped: int, reference: str) -> Grade:
+def _marked(match: re.Match[str] | None, clipped: int, reference: str) -> Grade:
     gold = gold_answer(reference).replace(",", "").replace("$", "").strip()
-    if found is None:
+    if match is None:
         return Grade(WRONG, "no_marker")
-    right = found[1].replace(",", "") == gold
-    span = (clipped + found.start(), clipped + found.end())
-    return Grade(float(right), "marker_matches" if right else "marker_differs", found[1], span)
+    right = match[1].replace(",", "") == gold
+    span = (clipped + match.start(), clipped + match.end())
+    return Grade(float(right), "marker_matches" if right else "marker_differs", match[1], span)
 
 
 def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
@@ -126,19 +126,19 @@ def verify_strict_any(response: str, references: Sequence[str]) -> Grade:
     return visible.settled(Grade(WRONG, "no_strict_marker", grade.answer))
 
 
-def grade_match(found: str, reference: str) -> Grade:
+def grade_match(answer: str, reference: str) -> Grade:
     """Compare what a pattern found with the reference: numbers by value, other texts exactly.
 
     Raises:
         UnusableReferenceError: the reference contains no answer.
     """
     gold = gold_answer(reference)
-    number, expected = parse_number(found), parse_number(gold)
+    number, expected = parse_number(answer), parse_number(gold)
     if number is not None and expected is not None:
         right = (number.value, number.percent) == (expected.value, expected.percent)
     else:
-        right = normalised(found) == normalised(gold)
-    return Grade(float(right), "match_equals" if right else "match_differs", found)
+        right = normalised(answer) == normalised(gold)
+    return Grade(float(right), "match_equals" if right else "match_differs", answer)
 
 
 def last_match(pattern: str, text: str) -> tuple[str, int, int] | None:

@@ -83,12 +83,14 @@ def board() -> str:
         choice = dashboard.QueryVariable(label).datasource(_SOURCE).multi(True).include_all(True)
         choice.query(f"label_values(ray_reward_serve_items, {label})").all_value(".*")
         made.with_variable(choice.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).current(_ALL))
-    for number, each in enumerate(source()["panels"], 1):
-        queries = each["queries"]
+    for number, definition in enumerate(source()["panels"], 1):
+        queries = definition["queries"]
         names = dict.fromkeys(name for query in queries.values() for name in _named(query))
-        about = [each["question"], *(f"`{name}`: {_DEFINED[name][1]}" for name in names)]
-        panel = timeseries.Panel().id(number).title(each["title"]).unit(each["unit"]).min(0)
-        panel.description("\n\n".join(about)).datasource(_SOURCE).span(8).height(8)
+        paragraphs = [definition["question"], *(f"`{name}`: {_DEFINED[name][1]}" for name in names)]
+        panel = (
+            timeseries.Panel().id(number).title(definition["title"]).unit(definition["unit"]).min(0)
+        )
+        panel.description("\n\n".join(paragraphs)).datasource(_SOURCE).span(8).height(8)
         for ref, (legend, query) in zip(ascii_uppercase, queries.items(), strict=False):
             panel.with_target(prometheus.Dataquery().ref_id(ref).legend_format(legend).expr(query))
         made.with_panel(panel)
@@ -99,13 +101,13 @@ def rules() -> str:
     """The alerts, as a file of Prometheus rules."""
     written = [
         {
-            "alert": each["alert"],
-            "expr": each["expr"],
-            "for": each["for"],
-            "labels": {"severity": each["severity"]},
-            "annotations": {name: each[name] for name in ("summary", "description", "remedy")},
+            "alert": alert["alert"],
+            "expr": alert["expr"],
+            "for": alert["for"],
+            "labels": {"severity": alert["severity"]},
+            "annotations": {name: alert[name] for name in ("summary", "description", "remedy")},
         }
-        for each in source()["alerts"]
+        for alert in source()["alerts"]
     ]
     groups = {"groups": [{"name": "reward_serve", "rules": written}]}
     return NOTE + yaml.dump(groups, Dumper=_Dumper, sort_keys=False, width=100)

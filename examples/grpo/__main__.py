@@ -22,7 +22,7 @@ from examples.grpo.data_server import Data, read_data
 from examples.grpo.endpoint import EndpointError
 from examples.grpo.engine import environment
 from examples.grpo.learner import Learner
-from examples.grpo.parts import Placement, cluster, home_of, only_one, resources_of, start
+from examples.grpo.parts import Placement, cluster, home_of, lock_home, resources_of, start
 from examples.grpo.record import Record, RecordError, machine, say
 from examples.grpo.settings import RUNS, Settings
 
@@ -85,13 +85,13 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(f"--place {error}") from None
     placement = Placement(cluster, endpoint, model, judge, home, workers, servers, resources)
-    for one in chosen:
-        settings = changed(RUNS[one], [f"data={data}", *(set_ or [])])
-        found = read_data(settings.data, settings.reward)
+    for run_name in chosen:
+        settings = changed(RUNS[run_name], [f"data={data}", *(set_ or [])])
+        problems = read_data(settings.data, settings.reward)
         if epochs:
-            steps = -(-epochs * len(found.train) // settings.prompts)
+            steps = -(-epochs * len(problems.train) // settings.prompts)
             settings = replace(settings, steps=steps)
-        train(settings, found, out / (name or one), placement)
+        train(settings, problems, out / (name or run_name), placement)
     results.write(out)
 
 
@@ -141,7 +141,7 @@ def train(settings: Settings, data: Data, folder: Path, placement: Placement) ->
 
 def _train(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     with ExitStack() as stack:
-        stack.enter_context(only_one(home_of(placement)))
+        stack.enter_context(lock_home(home_of(placement)))
         stack.enter_context(cluster(settings, placement, record.folder.resolve() / "verdicts"))
         # Ray's own handler ends the process at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -160,8 +160,8 @@ def _train(settings: Settings, data: Data, record: Record, placement: Placement)
 
 def _take_steps(settings: Settings, data: Data, record: Record, placement: Placement) -> None:
     command = shlex.join(["python", "-m", "examples.grpo", *sys.argv[1:]])
-    own = None if placement.endpoint else environment()
-    record.start({"command": command, "machine": machine(own)})
+    engine_environment = None if placement.endpoint else environment()
+    record.start({"command": command, "machine": machine(engine_environment)})
     with ExitStack() as stack:
         parts, policy, endpoint = start(settings, data, placement, record, say, stack)
         Learner(settings, policy, parts, record, endpoint.until, say).run()

@@ -45,11 +45,11 @@ def read_data(data: str, reward: str = "judge") -> Data:
     if not data:
         train, held_out = make("train", TRAIN_PROBLEMS, 0), make("held_out", HELD_OUT_PROBLEMS, 0)
         return Data(*([Question(p.question, p.answer) for p in made] for made in (train, held_out)))
-    found = [
+    questions = [
         [Question(r["extra_info"]["question"], r["reward_spec"]["ground_truth"]) for r in rows]
         for rows in splits(data, variant=Variant(reward)).values()
     ]
-    return Data(found[0], found[1][:HELD_OUT_PROBLEMS])
+    return Data(questions[0], questions[1][:HELD_OUT_PROBLEMS])
 
 
 class DataServer:

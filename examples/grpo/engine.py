@@ -72,7 +72,7 @@ def command(
 
 def variables(installed: Path) -> dict[str, str]:
     """The engine's environment variables, with JAX's compilation cache enabled."""
-    own = {
+    overrides = {
         "VIRTUAL_ENV": str(installed),
         "PATH": f"{installed / 'bin'}:{os.environ.get('PATH', '')}",
         "JAX_PLATFORMS": "cpu",
@@ -80,7 +80,7 @@ def variables(installed: Path) -> dict[str, str]:
         "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "1",
     }
     dropped = ("PYTHONPATH", "PYTHONHOME")  # in Ray's workers, these are for another interpreter
-    return {name: value for name, value in os.environ.items() if name not in dropped} | own
+    return {name: value for name, value in os.environ.items() if name not in dropped} | overrides
 
 
 class Engine:

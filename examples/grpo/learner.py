@@ -235,10 +235,10 @@ class Learner:
         seeds = [_EVALUATION_SEED + place for place in range(len(items))]
         groups = [g for part in self._get(self._sampled(items, seeds, 1)) for g in part]
         answers = [(group.samples[0].text, group.answer) for group in groups]
-        by_value = [right_by_value(*one) for one in answers]
-        by_format = [right_by_format(*one) for one in answers]
+        by_value = [right_by_value(*answer) for answer in answers]
+        by_format = [right_by_format(*answer) for answer in answers]
         line = {"step": step, "by_value": fmean(by_value), "by_format": fmean(by_format)}
-        self._record.evaluation({**line, "right": [int(one) for one in by_value]})
+        self._record.evaluation({**line, "right": [int(is_right) for is_right in by_value]})
         self._report(
             f"after {step} steps: held-out accuracy {line['by_value']:.3f} by value, "
             f"{line['by_format']:.3f} by format"

@@ -69,13 +69,13 @@ def resources_of(pairs: Sequence[str]) -> dict[Part, str]:
     Raises:
         ValueError: the part is unknown, or the resource is missing.
     """
-    found: dict[Part, str] = {}
+    resources: dict[Part, str] = {}
     for pair in pairs:
         part, _, resource = pair.partition("=")
         if part not in get_args(Part) or not resource:
             raise ValueError(f"{pair!r}: must be PART=RESOURCE, with one of {get_args(Part)}")
-        found[part] = resource  # type: ignore[index]  # checked above
-    return found
+        resources[part] = resource  # type: ignore[index]  # checked above
+    return resources
 
 
 # A worker samples the next batch while it judges one.
@@ -242,7 +242,7 @@ def _await_service() -> None:
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[None]:
+def lock_home(home: Path) -> Iterator[None]:
     """Lock the engine's home.
 
     Raises:

@@ -94,12 +94,14 @@ def _seconds(axes: Any, runs: dict[str, Run]) -> None:
 
 def _held_out(axes: Any, runs: dict[str, Run], colours: dict[str, str], kind: str) -> None:
     for place, (name, run) in enumerate(runs.items()):
-        found = run["evaluations"]
-        rates = [one[kind] for one in found]
-        intervals = [one[f"{kind}_interval"] for one in found]
+        evaluations = run["evaluations"]
+        rates = [evaluation[kind] for evaluation in evaluations]
+        intervals = [evaluation[f"{kind}_interval"] for evaluation in evaluations]
         below = [rate - low for rate, (low, _) in zip(rates, intervals, strict=True)]
         above = [high - rate for rate, (_, high) in zip(rates, intervals, strict=True)]
-        steps = [one["step"] + 0.4 * place for one in found]  # so that the bars stand apart
+        steps = [
+            evaluation["step"] + 0.4 * place for evaluation in evaluations
+        ]  # so that the bars stand apart
         axes.errorbar(
             steps, rates, (below, above), color=colours[name], marker="o", capsize=3, label=name
         )

@@ -37,11 +37,11 @@ class Record:
         self.folder = folder
         run = folder / "run.json"
         if run.exists():
-            found = json.loads(run.read_text(encoding="utf-8"))
+            earlier = json.loads(run.read_text(encoding="utf-8"))
             differing = {
-                name: (found.get(name), value)
+                name: (earlier.get(name), value)
                 for name, value in asdict(settings).items()
-                if found.get(name) != value and name != "steps"
+                if earlier.get(name) != value and name != "steps"
             }
             if differing:
                 raise RecordError(
@@ -136,12 +136,10 @@ def machine(engine: Path | None = None) -> dict[str, Any]:
         engine: environment of SkyRL's engine; None if the policy's endpoint is elsewhere.
     """
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    about = {
-        name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)
-    }
-    present = about.get("flags", "").split()
-    found: dict[str, Any] = {
-        "cpu": about.get("model name", platform.processor()),
+    cpu = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    present = cpu.get("flags", "").split()
+    facts: dict[str, Any] = {
+        "cpu": cpu.get("model name", platform.processor()),
         "instruction_sets": [name for name in _SETS if name in present],
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
@@ -149,11 +147,11 @@ def machine(engine: Path | None = None) -> dict[str, Any]:
     }
     if engine is not None:
         folders = [str(path) for path in engine.glob("lib/python*/site-packages")]
-        found["engine_versions"] = _versions(_ENGINES, folders)
-    return found
+        facts["engine_versions"] = _versions(_ENGINES, folders)
+    return facts
 
 
 def _versions(packages: tuple[str, ...], folders: list[str]) -> dict[str, str]:
     installed = metadata.distributions(path=folders)
-    versions = {each.name: each.version for each in installed if each.name in packages}
+    versions = {package.name: package.version for package in installed if package.name in packages}
     return {package: versions[package] for package in packages if package in versions}

@@ -37,15 +37,15 @@ def write(out: Annotated[Path, typer.Argument(help="Parent of the runs' folders.
     if not folders:
         raise typer.BadParameter(f"{out}: no run in this folder has finished a step")
     runs = {folder.name: summary(folder) for folder in folders}
-    found = {folder.name: mistakes(read_lines(folder / "samples.jsonl")) for folder in folders}
+    by_run = {folder.name: mistakes(read_lines(folder / "samples.jsonl")) for folder in folders}
     for name, run in runs.items():
-        run["verdicts"] |= by_step(found[name], len(run["steps"]))
+        run["verdicts"] |= by_step(by_run[name], len(run["steps"]))
     judged = [name for name, run in runs.items() if run["settings"]["reward"] == "judge"]
     groups = [group for name in judged for group in read_lines(out / name / "samples.jsonl")]
-    listed = [{"run": name, **one} for name in judged for one in found[name]]
+    listed = [{"run": name, **mistake} for name in judged for mistake in by_run[name]]
     results = {"runs": runs, "judge": verdicts(groups)}
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    lines = [json.dumps(one) + "\n" for one in listed]
+    lines = [json.dumps(mistake) + "\n" for mistake in listed]
     (out / "mistakes.jsonl").write_text("".join(lines), encoding="utf-8")
     plot(runs, out / "results.png")
     files = ", ".join(str(out / name) for name in ("results.json", "results.png", "mistakes.jsonl"))
@@ -61,7 +61,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "settings": json.loads((folder / "run.json").read_text(encoding="utf-8")),
         "starts": starts,
         "steps": [{k: v for k, v in step.items() if k != "state"} for step in steps],
-        "evaluations": [_evaluation(one) for one in evaluations],
+        "evaluations": [_evaluation(evaluation) for evaluation in evaluations],
         "gain": gain(evaluations),
         "seconds": seconds(steps, [start["step"] for start in starts] or [0]),
         "verdicts": verdicts(read_lines(folder / "samples.jsonl")),
@@ -160,9 +160,9 @@ def mistakes(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def by_step(found: list[dict[str, Any]], steps: int) -> dict[str, list[int]]:
+def by_step(wrong: list[dict[str, Any]], steps: int) -> dict[str, list[int]]:
     """The number of false accepts and false rejects at each step."""
-    counted = Counter((one["verdict"] > 0.5, one["step"]) for one in found)
+    counted = Counter((mistake["verdict"] > 0.5, mistake["step"]) for mistake in wrong)
     return {
         "false_accepts_by_step": [counted[True, step] for step in range(steps)],
         "false_rejects_by_step": [counted[False, step] for step in range(steps)],

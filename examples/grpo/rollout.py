@@ -115,14 +115,14 @@ class RolloutWorker:
 
     def judge(self, groups: list[Group], step: int) -> list[Group]:
         """The groups, with each sample's verdict set."""
-        each = [
+        samples = [
             (group, sample, {"run": self._run, "step": step, "sample": f"{group.problem}-{place}"})
             for group in groups
             for place, sample in enumerate(group.samples)
         ]
-        for _ in self._threads.map(self._step, *zip(*each, strict=True)):
+        for _ in self._threads.map(self._step, *zip(*samples, strict=True)):
             pass
-        say(f"step {step + 1}: {len(each)} samples rewarded")
+        say(f"step {step + 1}: {len(samples)} samples rewarded")
         return groups
 
     def _step(self, group: Group, sample: Sample, keys: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ class Group:
 
 def numbers(text: str) -> list[float]:
     """The numbers of the text, in order, without their signs."""
-    return [float(found.replace(",", "")) for found in _NUMBER.findall(text)]
+    return [float(numeral.replace(",", "")) for numeral in _NUMBER.findall(text)]
 
 
 def accepted(answer: Answer) -> list[str]:
@@ -78,12 +78,12 @@ def accepted(answer: Answer) -> list[str]:
 def right_by_value(text: str, answer: Answer) -> bool:
     """Whether the text's last number, or what follows its last ``####``, is an accepted answer."""
     last, final = numbers(text)[-1:], final_answer(text).casefold()
-    return any(last == [number(one)] or final == one.casefold() for one in accepted(answer))
+    return any(last == [number(right)] or final == right.casefold() for right in accepted(answer))
 
 
 def right_by_format(text: str, answer: Answer) -> bool:
     """Whether SkyRL's strict match finds an accepted answer after the first ``####``."""
-    return any(compute_score(text, one) == 1.0 for one in accepted(answer))
+    return any(compute_score(text, right) == 1.0 for right in accepted(answer))
 
 
 def number(text: str) -> float | None:

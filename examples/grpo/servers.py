@@ -44,8 +44,8 @@ class PolicyServer:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         # A model's own top-p or penalties would falsify the log-probabilities.
-        own = {"enable_lora": True, "max_lora_rank": RANK, "max_loras": _VERSIONS}
-        arguments = engine_arguments(config, locate(config), gpus) | own
+        lora = {"enable_lora": True, "max_lora_rank": RANK, "max_loras": _VERSIONS}
+        arguments = engine_arguments(config, locate(config), gpus) | lora
         arguments |= {"generation_config": "vllm"}
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
         self._url = url

@@ -114,7 +114,7 @@ def splits(
         rows["validation"] = rows["train"][::HELD_OUT_EVERY]
         rows["train"] = [row for at, row in enumerate(rows["train"]) if at % HELD_OUT_EVERY]
     source = _source(train, rows["train"])
-    return {split: prepared(found, split, variant, source) for split, found in rows.items()}
+    return {split: prepared(raw, split, variant, source) for split, raw in rows.items()}
 
 
 def prepared(

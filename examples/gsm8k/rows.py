@@ -51,8 +51,8 @@ def _from_hub(name: str, split: str) -> list[dict[str, Any]]:
     try:
         if name == HUB:
             return list(load_dataset(name, "main", split=split))
-        found = load_dataset(name)
-        return list(found[split if split in found else "test"])
+        dataset = load_dataset(name)
+        return list(dataset[split if split in dataset else "test"])
     except Exception as error:  # the hub client raises many types
         raise typer.BadParameter(
             f"{name!r}: no such file, and the hub could not be read: {error}; without "

@@ -163,8 +163,8 @@ def _canonical(text: str) -> str:
     return applied(_STEPS, plain_formulas(text))
 
 
-def _plain(found: re.Match[str]) -> str:
-    character = found[0]
+def _plain(match: re.Match[str]) -> str:
+    character = match[0]
     category = unicodedata.category(character)
     if category == "Nd":
         return str(unicodedata.decimal(character))
@@ -183,9 +183,9 @@ def _digits(value: Fraction) -> str:
     return f"{sign}{whole}{'.' if decimals else ''}{decimals}"
 
 
-def _words(found: re.Match[str]) -> str:
+def _words(match: re.Match[str]) -> str:
     """A run of number words with its numbers as digits."""
-    pieces = re.split(r"(,? (?:and )?|-)", found[0], flags=re.IGNORECASE)
+    pieces = re.split(r"(,? (?:and )?|-)", match[0], flags=re.IGNORECASE)
     out, start = [], 0
     while start < len(pieces):
         number, end = _longest_number(pieces, start)
@@ -211,18 +211,18 @@ def _longest_number(pieces: list[str], start: int) -> tuple[str, int]:
     return number, stop
 
 
-def _around(found: re.Match[str]) -> tuple[str, str]:
+def _around(match: re.Match[str]) -> tuple[str, str]:
     """The characters before and after a match that decide what it is."""
-    text, start, end = found.string, found.start(), found.end()
+    text, start, end = match.string, match.start(), match.end()
     return text[max(0, start - 8) : start], text[end : end + 16]
 
 
-def _grouped(found: re.Match[str]) -> str:
-    return re.sub(r"\D", "", found[1]) + (found[2] or "")
+def _grouped(match: re.Match[str]) -> str:
+    return re.sub(r"\D", "", match[1]) + (match[2] or "")
 
 
-def _decimal(found: re.Match[str]) -> str:
-    text = found[0]
+def _decimal(match: re.Match[str]) -> str:
+    text = match[0]
     if len(text) > _MAX_DIGITS or (text[0] == "0" and text[1:2].isdigit()):
         return text
     if len(text) - text.index(".") <= _PLACES + 1:
@@ -230,82 +230,82 @@ def _decimal(found: re.Match[str]) -> str:
     return _digits(Fraction(text))
 
 
-def _fraction(found: re.Match[str]) -> str:
-    whole, top, bottom = int(found[1] or 0), int(found[2]), int(found[3])
-    if not bottom or top % bottom == 0 or (found[1] and top > bottom):
-        return found[0]  # 36/2 is arithmetic
+def _fraction(match: re.Match[str]) -> str:
+    whole, top, bottom = int(match[1] or 0), int(match[2]), int(match[3])
+    if not bottom or top % bottom == 0 or (match[1] and top > bottom):
+        return match[0]  # 36/2 is arithmetic
     return _digits(whole + Fraction(top, bottom))
 
 
-def _named_part(found: re.Match[str]) -> str:
-    bottom = _PARTS[found[2].lower()]
-    top = 1 if found[1].lower() == "a" else int(found[1])
+def _named_part(match: re.Match[str]) -> str:
+    bottom = _PARTS[match[2].lower()]
+    top = 1 if match[1].lower() == "a" else int(match[1])
     return _digits(Fraction(top, bottom))
 
 
-def _and_part(found: re.Match[str]) -> str:
-    return _digits(Fraction(found[1]) + Fraction(found[2] or 1) / _PARTS[found[3].lower()])
+def _and_part(match: re.Match[str]) -> str:
+    return _digits(Fraction(match[1]) + Fraction(match[2] or 1) / _PARTS[match[3].lower()])
 
 
-def _point(found: re.Match[str]) -> str:
-    return f"{found[1]}.{found[2].replace(' ', '')}"
+def _point(match: re.Match[str]) -> str:
+    return f"{match[1]}.{match[2].replace(' ', '')}"
 
 
-def _dollars(found: re.Match[str]) -> str:
-    return f"{found[1]}.{found[2]:0>2} dollars"
+def _dollars(match: re.Match[str]) -> str:
+    return f"{match[1]}.{match[2]:0>2} dollars"
 
 
-def _decimal_comma(found: re.Match[str]) -> str:
+def _decimal_comma(match: re.Match[str]) -> str:
     """For example 18.5 for "18,5", unless the two may be elements of a list."""
-    before, after = _around(found)
+    before, after = _around(match)
     bracketed = _OPENS.search(before) and _CLOSES.match(after)
-    listed = (len(found[0]) == 3 and found[1] != "0") or before.endswith("-")
+    listed = (len(match[0]) == 3 and match[1] != "0") or before.endswith("-")
     if bracketed or (listed and before[-1:] not in ("€", "$") and not _COUNTED.match(after)):
-        return found[0]
-    return f"{found[1]}.{found[2]}"
+        return match[0]
+    return f"{match[1]}.{match[2]}"
 
 
-def _ten(found: re.Match[str]) -> str:
-    exponent = int(found[1] or found[2])
-    return str(10**exponent) if 0 <= exponent <= 15 else found[0]
+def _ten(match: re.Match[str]) -> str:
+    exponent = int(match[1] or match[2])
+    return str(10**exponent) if 0 <= exponent <= 15 else match[0]
 
 
-def _superscript(found: re.Match[str]) -> str:
-    return f"10^{found[1].translate(_SUPERSCRIPTS)}"
+def _superscript(match: re.Match[str]) -> str:
+    return f"10^{match[1].translate(_SUPERSCRIPTS)}"
 
 
-def _frac(found: re.Match[str]) -> str:
+def _frac(match: re.Match[str]) -> str:
     r"""For example -7/4 for "\frac{7}{-4}" and 7/4 for "-\frac{-7}{4}"."""
-    sign, top, bottom = found[1] or "", int(found[2]), int(found[3])
+    sign, top, bottom = match[1] or "", int(match[2]), int(match[3])
     negative = (top < 0) != (bottom < 0)
     if sign and negative:
-        if _OPERAND.search(_around(found)[0]):
-            return found[0]
+        if _OPERAND.search(_around(match)[0]):
+            return match[0]
         sign, negative = "", False
     return f"{sign}{'-' if negative else ''}{abs(top)}/{abs(bottom)}"
 
 
-def _scaled(found: re.Match[str]) -> str:
-    before, after = _around(found)
-    term = found[2] == "k" and len(found[1]) == 1
+def _scaled(match: re.Match[str]) -> str:
+    before, after = _around(match)
+    term = match[2] == "k" and len(match[1]) == 1
     if term and (_SUM_AFTER.match(after) or _SUM_BEFORE.search(before)):
-        return found[0]  # "2k + 1"
-    return _digits(Fraction(found[1]) * _SCALES[found[2].lower()])
+        return match[0]  # "2k + 1"
+    return _digits(Fraction(match[1]) * _SCALES[match[2].lower()])
 
 
-def _power(found: re.Match[str]) -> str:
-    exponent = int(found[2] or found[3] or found[4])
+def _power(match: re.Match[str]) -> str:
+    exponent = int(match[2] or match[3] or match[4])
     if abs(exponent) > 15:
-        return found[0]
-    return _digits(Fraction(found[1]) * Fraction(10) ** exponent)
+        return match[0]
+    return _digits(Fraction(match[1]) * Fraction(10) ** exponent)
 
 
-def _grouped_by_points(found: re.Match[str]) -> str:
-    return f"{found[1].replace('.', '')}.{found[2]}"
+def _grouped_by_points(match: re.Match[str]) -> str:
+    return f"{match[1].replace('.', '')}.{match[2]}"
 
 
-def _negative(found: re.Match[str]) -> str:
-    return found[0] if _OPERAND.search(_around(found)[0]) else f"-{found[1]}"
+def _negative(match: re.Match[str]) -> str:
+    return match[0] if _OPERAND.search(_around(match)[0]) else f"-{match[1]}"
 
 
 _steps = partial(steps, flags=re.IGNORECASE)

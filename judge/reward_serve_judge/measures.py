@@ -33,54 +33,54 @@ def _of_base(digits: str, base: int, whole: str) -> str:
         return whole
 
 
-def _indexed(found: re.Match[str]) -> str:
-    digits, index = found[1] or found[2], found[3] or found[4]
-    return _of_base(digits, int(index.translate(_SUBSCRIPTS)), found[0])
+def _indexed(match: re.Match[str]) -> str:
+    digits, index = match[1] or match[2], match[3] or match[4]
+    return _of_base(digits, int(index.translate(_SUBSCRIPTS)), match[0])
 
 
-def _named(found: re.Match[str]) -> str:
-    return _of_base(found[2], int(found[4] or _BASES[found[5].lower()]), found[0])
+def _named(match: re.Match[str]) -> str:
+    return _of_base(match[2], int(match[4] or _BASES[match[5].lower()]), match[0])
 
 
-def _named_before(found: re.Match[str]) -> str:
-    return _of_base(found[2], _BASES[found[1].lower()], found[0])
+def _named_before(match: re.Match[str]) -> str:
+    return _of_base(match[2], _BASES[match[1].lower()], match[0])
 
 
-def _prefixed(found: re.Match[str]) -> str:
-    return _of_base(found[2], {"x": 16, "b": 2, "o": 8}[found[1].lower()], found[0])
+def _prefixed(match: re.Match[str]) -> str:
+    return _of_base(match[2], {"x": 16, "b": 2, "o": 8}[match[1].lower()], match[0])
 
 
 def _clock(hour: int, minute: str | None, late: bool) -> str:
     """5 PM or 5:30 PM."""
-    shown = f":{minute}" if int(minute or 0) else ""
-    return f"{hour % 12 or 12}{shown} {'PM' if late else 'AM'}"
+    minutes = f":{minute}" if int(minute or 0) else ""
+    return f"{hour % 12 or 12}{minutes} {'PM' if late else 'AM'}"
 
 
-def _half_day(found: re.Match[str]) -> str:
-    hour, late = int(found[1]), found[3].lower() == "p"
-    return _clock(hour, found[2], late) if 0 < hour <= 12 else found[0]
+def _half_day(match: re.Match[str]) -> str:
+    hour, late = int(match[1]), match[3].lower() == "p"
+    return _clock(hour, match[2], late) if 0 < hour <= 12 else match[0]
 
 
-def _part_of_day(found: re.Match[str]) -> str:
+def _part_of_day(match: re.Match[str]) -> str:
     """5:30 PM for "5:30 in the afternoon", 11 PM for "11 o'clock at night"."""
-    hour, part = int(found[1]), found[3].lower()
+    hour, part = int(match[1]), match[3].lower()
     if not 0 < hour <= 12:
-        return found[0]
+        return match[0]
     early = part == "morning" or (part == "night" and (hour < 6 or hour == 12))
-    return _clock(hour, found[2], not early)
+    return _clock(hour, match[2], not early)
 
 
-def _of_24(found: re.Match[str]) -> str:
+def _of_24(match: re.Match[str]) -> str:
     """5:30 PM for 17:30; 10:15 may be of either half."""
-    return _clock(int(found[1]), found[2], int(found[1]) > 12)
+    return _clock(int(match[1]), match[2], int(match[1]) > 12)
 
 
-def _to_the_hour(found: re.Match[str]) -> str:
-    return f"{(int(found[1]) - 2) % 12 + 1}:45"
+def _to_the_hour(match: re.Match[str]) -> str:
+    return f"{(int(match[1]) - 2) % 12 + 1}:45"
 
 
-def _duration(found: re.Match[str]) -> str:
-    return f"{int(found[1]) * 60 + int(found[2])} {'minutes' if found[3] else 'seconds'}"
+def _duration(match: re.Match[str]) -> str:
+    return f"{int(match[1]) * 60 + int(match[2])} {'minutes' if match[3] else 'seconds'}"
 
 
 _HOUR = r"(?<![\w.,:/$])(\d{1,2})"

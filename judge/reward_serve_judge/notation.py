@@ -112,28 +112,28 @@ def plain_formulas(text: str) -> str:
     return applied(_AFTER, text)
 
 
-def _tight(found: re.Match[str]) -> str:
+def _tight(match: re.Match[str]) -> str:
     """The sign without spaces, between two terms of which one is algebraic."""
-    text, start, end = found.string, found.start(), found.end()
+    text, start, end = match.string, match.start(), match.end()
     after_name = _PRECEDED.match(text, start)
     before_name = _FOLLOWED.match(text, end)
     if before_name and (after_name or text[max(0, start - 1) : start].isdecimal()):
-        return found[1]
-    return found[1] if after_name and text[end : end + 1].isdecimal() else found[0]
+        return match[1]
+    return match[1] if after_name and text[end : end + 1].isdecimal() else match[0]
 
 
-def _superscript(found: re.Match[str]) -> str:
-    return f"{found[1]}^{found[2].translate(_SUPERSCRIPTS)}"
+def _superscript(match: re.Match[str]) -> str:
+    return f"{match[1]}^{match[2].translate(_SUPERSCRIPTS)}"
 
 
-def _power(found: re.Match[str]) -> str:
-    inner = found[1].strip()
+def _power(match: re.Match[str]) -> str:
+    inner = match[1].strip()
     return f"^{inner}" if re.fullmatch(r"\d+|[A-Za-z]", inner) else f"^({inner})"
 
 
-def _frac(found: re.Match[str]) -> str:
-    top, bottom, factor = found[1].strip(), found[2].strip(), found[3] or ""
-    gap = " " if re.match(r"[\w)]", found.string[max(0, found.start() - 1) : found.start()]) else ""
+def _frac(match: re.Match[str]) -> str:
+    top, bottom, factor = match[1].strip(), match[2].strip(), match[3] or ""
+    gap = " " if re.match(r"[\w)]", match.string[max(0, match.start() - 1) : match.start()]) else ""
     if re.fullmatch(r"-?\d+", top) and re.fullmatch(r"-?\d+", bottom) and "-" in top + bottom:
         return f"{gap}\\frac\x02{top}\x03\x02{bottom}\x03{factor}"
     top = f"({top})" if _COMPOUND.search(top) else top
@@ -141,11 +141,11 @@ def _frac(found: re.Match[str]) -> str:
     return f"{gap}{top}/{bottom if re.fullmatch(_SINGLE, bottom) else f'({bottom})'}"
 
 
-def _listed(found: re.Match[str]) -> str:
+def _listed(match: re.Match[str]) -> str:
     """A tuple, set or interval with one space after each comma; a set's elements are sorted."""
-    opening, inner, closing = found[1], found[2].strip(), found[3]
-    if _GROUPED.fullmatch(found[0]) and not _ANSWERS.search(found.string[: found.start()][-12:]):
-        return found[0]
+    opening, inner, closing = match[1], match[2].strip(), match[3]
+    if _GROUPED.fullmatch(match[0]) and not _ANSWERS.search(match.string[: match.start()][-12:]):
+        return match[0]
     items = [item.strip("\"'") for item in _COMMA.split(inner)]
     if opening[-1] == "{" and closing[-1] == "}":
         items.sort(key=_place)
@@ -160,51 +160,51 @@ def _place(item: str) -> tuple[bool, float, str]:
         return True, 0.0, item
 
 
-def _bare_list(found: re.Match[str]) -> str:
-    return found[0] if _THOUSANDS.fullmatch(found[0]) else _COMMA.sub(", ", found[0])
+def _bare_list(match: re.Match[str]) -> str:
+    return match[0] if _THOUSANDS.fullmatch(match[0]) else _COMMA.sub(", ", match[0])
 
 
-def _assigned(found: re.Match[str]) -> str:
+def _assigned(match: re.Match[str]) -> str:
     """(18, 9) for "x = 18 and y = 9"; a set where one name has several values."""
-    pairs = _ASSIGNMENT.findall(found[0])
+    pairs = _ASSIGNMENT.findall(match[0])
     values = [value for _, value in pairs]
     if len({name for name, _ in pairs}) == len(pairs):
         return f"({', '.join(values)})"
     return f"{{{', '.join(sorted(values, key=_place))}}}"
 
 
-def _interval(found: re.Match[str]) -> str:
-    opening, closing = "[" if found[2] == "<=" else "(", "]" if found[3] == "<=" else ")"
-    return f"{opening}{found[1]}, {found[4]}{closing}"
+def _interval(match: re.Match[str]) -> str:
+    opening, closing = "[" if match[2] == "<=" else "(", "]" if match[3] == "<=" else ")"
+    return f"{opening}{match[1]}, {match[4]}{closing}"
 
 
-def _half_line(found: re.Match[str]) -> str:
-    closed = found[1][1:] == "="
-    if found[1][0] == ">":
-        return f"{'[' if closed else '('}{found[2]}, inf)"
-    return f"(-inf, {found[2]}{']' if closed else ')'}"
+def _half_line(match: re.Match[str]) -> str:
+    closed = match[1][1:] == "="
+    if match[1][0] == ">":
+        return f"{'[' if closed else '('}{match[2]}, inf)"
+    return f"(-inf, {match[2]}{']' if closed else ')'}"
 
 
-def _ratio(found: re.Match[str]) -> str:
+def _ratio(match: re.Match[str]) -> str:
     """(8t+7)/2 as 4t+7/2."""
-    terms, bottom = _SPLIT.findall(found[2]), int(found[3])
+    terms, bottom = _SPLIT.findall(match[2]), int(match[3])
     parts = [_PRODUCT.fullmatch(term) for _, term in terms]
     if not bottom or not all(parts):
-        return found[0]
+        return match[0]
     out = ""
     for (sign, _), part in zip(terms, filter(None, parts), strict=True):
         value = Fraction(int(part[1] or 1), bottom)
-        minus = (sign == "-") != (found[1] == "-")
+        minus = (sign == "-") != (match[1] == "-")
         top = "" if part[2] and value.numerator == 1 else str(value.numerator)
         rest = f"/{value.denominator}" if value.denominator > 1 else ""
         out += f"{'-' if minus else '+'}{top}{part[2]}{rest}"
     return out.removeprefix("+")
 
 
-def _sorted_sum(found: re.Match[str]) -> str:
-    if not _is_algebraic(found[0]) or _is_word(found[0]):
-        return found[0]
-    terms = _SPLIT.findall(found[0])
+def _sorted_sum(match: re.Match[str]) -> str:
+    if not _is_algebraic(match[0]) or _is_word(match[0]):
+        return match[0]
+    terms = _SPLIT.findall(match[0])
     terms.sort(key=lambda term: (not _is_algebraic(term[1]), term[1]))
     return "".join(f"{sign or '+'}{term}" for sign, term in terms).removeprefix("+")
 

@@ -35,19 +35,19 @@ def occurrence(reference: str, response: str, clause: str | None) -> Occurrence:
     wanted = _compact(reference)
     if not wanted or len(wanted) > _MAX_REFERENCE:
         return "absent"
-    marked, shown = _compact(clause or ""), _compact(response)
+    marked, compacted = _compact(clause or ""), _compact(response)
     listed = _LIST.fullmatch(wanted)
     least = (listed[2] if listed else wanted).casefold()
-    if not any(least in text.casefold() for text in (marked, shown)):
+    if not any(least in text.casefold() for text in (marked, compacted)):
         return "absent"  # the usual case; spares compiling a pattern
     pattern = _pattern(wanted, listed)
     if pattern.search(marked):
         return "marked"
-    return "present" if pattern.search(shown) else "absent"
+    return "present" if pattern.search(compacted) else "absent"
 
 
 def _compact(text: str) -> str:
-    return _SPACES.sub(lambda found: found[1] or "", " ".join(text.split()))
+    return _SPACES.sub(lambda match: match[1] or "", " ".join(text.split()))
 
 
 def _pattern(wanted: str, listed: re.Match[str] | None) -> re.Pattern[str]:

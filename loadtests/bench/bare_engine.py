@@ -69,7 +69,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     engine.close()
     return {
         "ratio": relative(rates, "bare"),
-        "verdicts_per_s": {name: spread(each) for name, each in rates.items()},
+        "verdicts_per_s": {name: spread(per_round) for name, per_round in rates.items()},
         "items": len(requests),
         "prompt_tokens": spread([float(len(ids)) for ids in map(rendered.ids, requests)]),
     }
@@ -90,13 +90,13 @@ def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 
-    async def one(ids: list[int]) -> int:
+    async def generate(ids: list[int]) -> int:
         outputs = llm.generate(tokens_input(ids), params, f"bare-{next(numbers)}")
         return sum([len(output.outputs[0].logprobs) async for output in outputs])
 
     async def way(requests: list[Request]) -> int:
         prompts = list(map(rendered.ids, requests))
-        return sum(await asyncio.gather(*map(one, prompts)))
+        return sum(await asyncio.gather(*map(generate, prompts)))
 
     return way
 
@@ -105,7 +105,7 @@ def batches(client: Client | ServiceTransport, size: int = BATCH) -> Way:
     """A way that sends calls of ``size`` requests, all at once."""
 
     async def way(requests: list[Request]) -> int:
-        asked = [{**one, "options": NO_CACHE, "timeout_s": TIMEOUT_S} for one in requests]
+        asked = [{**request, "options": NO_CACHE, "timeout_s": TIMEOUT_S} for request in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, size)))
         return sum(result.status is Status.OK for batch in answers for result in batch)
 
@@ -114,7 +114,7 @@ def batches(client: Client | ServiceTransport, size: int = BATCH) -> Way:
 
 def _one_by_one(client: Client) -> Way:
     async def way(requests: list[Request]) -> int:
-        asked = [{**one, "options": NO_CACHE} for one in requests]
+        asked = [{**request, "options": NO_CACHE} for request in requests]
         answers = await asyncio.gather(*map(client.ascore, asked))
         return sum(result.status is Status.OK for result in answers)
 
@@ -125,7 +125,7 @@ def _vllm(client: httpx.AsyncClient, rendered: PromptRenderer) -> Way:
     async def way(requests: list[Request]) -> int:
         prompts = list(map(rendered.ids, requests))
         tokens = zip(*prompts, strict=False)
-        shared = sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, tokens))
+        shared = sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, tokens))
         body = {
             "query": prompts[0][:shared],
             "items": [ids[shared:] for ids in prompts],

@@ -50,6 +50,6 @@ def _counts(http: HttpRewardClient) -> dict[str, int]:
 async def _score(
     client: RewardClient, stream: list[Request], settings: Request
 ) -> tuple[float, Counter[str]]:
-    asked = chunks([{**one, **settings} for one in stream], 32)
+    asked = chunks([{**request, **settings} for request in stream], 32)
     seconds, answers = await timed(lambda: asyncio.gather(*map(client.ascore_batch, asked)))
     return seconds, Counter(str(result.source) for batch in answers for result in batch)

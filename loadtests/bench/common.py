@@ -44,7 +44,7 @@ def read_requests(path: Path) -> list[Request]:
 
 def marked(requests: Iterable[Request], mark: str) -> list[Request]:
     """Put a mark before each response, so that it is new to every cache."""
-    return [{**one, "response": f"({mark}) {one['response']}"} for one in requests]
+    return [{**request, "response": f"({mark}) {request['response']}"} for request in requests]
 
 
 class PromptRenderer:
@@ -89,7 +89,7 @@ def by(judge: Judge, used: list[Usage]) -> Way:
     """Scores requests one after another, and keeps their usage."""
 
     async def scored(requests: list[Any]) -> int:
-        results = [await judge.score(each) for each in requests]
+        results = [await judge.score(request) for request in requests]
         used.extend(result.usage for result in results)
         return sum(result.status is Status.OK for result in results)
 
@@ -126,8 +126,8 @@ async def alternated(
 def relative(rates: Mapping[str, Sequence[float]], base: str) -> dict[str, float]:
     """Each other way's median rate relative to ``base``'s, round by round."""
     return {
-        name: statistics.median(a / b for a, b in zip(each, rates[base], strict=True))
-        for name, each in rates.items()
+        name: statistics.median(a / b for a, b in zip(per_round, rates[base], strict=True))
+        for name, per_round in rates.items()
         if name != base
     }
 

@@ -188,8 +188,8 @@ def deployed(replicas: int) -> Iterator[None]:
     }
     config = resolve(AppConfig.parse({"models": [model]}))
     (judge,) = config.models
-    one = serve.deployment(PrefixReplica).options(name="judge", **deployment_options(judge))
-    bound = one.bind(judge.model_dump(mode="json"))
+    deployment = serve.deployment(PrefixReplica).options(name="judge", **deployment_options(judge))
+    bound = deployment.bind(judge.model_dump(mode="json"))
     with local_cluster(num_cpus=replicas):
         with console.status(f"P4: {replicas} replicas"):
             serve.start(http_options={"host": None})
@@ -201,7 +201,7 @@ async def _measured(
     requests: list[Request], replicas: int, rounds: int, name: str
 ) -> dict[str, Any]:
     clients = {way: await _client(way) for way in WAYS}
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for prompts, order in product(PROMPTS, ORDERS):
         runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         for number in range(-1, rounds):  # the first round, which is short, warms up
@@ -216,16 +216,16 @@ async def _measured(
                     )
                 if number >= 0:
                     runs[way].append(_figures(seconds, results))
-        found[f"{prompts}, {order}"] = {way: _spreads(runs, way) for way in WAYS}
-    return found
+        figures[f"{prompts}, {order}"] = {way: _spreads(runs, way) for way in WAYS}
+    return figures
 
 
 async def _sent(client: Client, asked: Sequence[Request], apart_s: float) -> list[ScoreResult]:
-    async def one(number: int, request: Request) -> ScoreResult:
+    async def send(number: int, request: Request) -> ScoreResult:
         await asyncio.sleep(number * apart_s)
         return await client.ascore(request)
 
-    return await asyncio.gather(*(one(n, request) for n, request in enumerate(asked)))
+    return await asyncio.gather(*(send(n, request) for n, request in enumerate(asked)))
 
 
 async def _client(way: str) -> Client:
@@ -244,14 +244,14 @@ def step(
     """The samples of a step in order of arrival; each group has its own reference."""
     asked = []
     for group in range(groups):
-        own = f"({mark} {group}) "
+        prefix = f"({mark} {group}) "
         reference = requests[5 * group % len(requests)]["reference"]
         if prompts == "long":
-            reference = own + (f"{reference}\n" * _REFERENCE_CHARACTERS)[:_REFERENCE_CHARACTERS]
+            reference = prefix + (f"{reference}\n" * _REFERENCE_CHARACTERS)[:_REFERENCE_CHARACTERS]
         for sample in range(SAMPLES):
             response = requests[(5 * group + sample) % len(requests)]["response"]
-            one = {"response": f"({sample}) {own}{response}", "reference": reference}
-            asked.append({**one, "group": own, **PROMPTS[prompts]})
+            texts = {"response": f"({sample}) {prefix}{response}", "reference": reference}
+            asked.append({**texts, "group": prefix, **PROMPTS[prompts]})
     if order == "apart":
         Random(mark.partition(" ")[2]).shuffle(asked)  # the same order for all ways of a round
     return asked
@@ -273,8 +273,8 @@ def _spreads(runs: dict[str, list[dict[str, float]]], way: str) -> dict[str, Any
     """A way's figures, and their ratios to affinity's round by round."""
     pairs = list(zip(runs[way], runs["affinity"], strict=True))
     return {
-        "computed_tokens": statistics.median(own["computed_tokens"] for own in runs[way]),
-        "answers_per_s": spread([own["answers_per_s"] for own in runs[way]]),
+        "computed_tokens": statistics.median(run["computed_tokens"] for run in runs[way]),
+        "answers_per_s": spread([run["answers_per_s"] for run in runs[way]]),
         "answers_ratio": spread([a["answers_per_s"] / b["answers_per_s"] for a, b in pairs]),
         "computed_ratio": spread([a["computed_tokens"] / b["computed_tokens"] for a, b in pairs]),
     }

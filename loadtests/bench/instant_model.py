@@ -106,10 +106,12 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
                 for name, ask in ways.items():
                     calls = raw_calls if name == "raw" else items
                     runs[name].append(await load(ask, calls, concurrency))
-        rates = {name: [one["per_s"] for one in each] for name, each in runs.items()}
+        rates = {
+            name: [figures["per_s"] for figures in per_round] for name, per_round in runs.items()
+        }
         figures[str(concurrency)] = {
-            name: {key: spread([one[key] for one in each]) for key in each[0]}
-            for name, each in runs.items()
+            name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
+            for name, per_round in runs.items()
         } | {"ratio": relative(rates, "raw")}
     failed = sum(client.counters.snapshot()["failed"] for client in clients.values())
     return {"ratio": figures["256"]["ratio"], "failed": failed, **figures}

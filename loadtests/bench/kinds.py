@@ -56,7 +56,7 @@ def run(requests: list[Request]) -> dict[str, Any]:
 
 async def _run(requests: list[Request], url: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    questions = [{**one, "question": "Which number is it?"} for one in requests]
+    questions = [{**request, "question": "Which number is it?"} for request in requests]
     for name, asked, times, settings in (
         ("rule gsm8k", requests, _RULE_REPEATS, {"model": "gsm8k"}),
         ("rule math", requests, _RULE_REPEATS, {"model": "math"}),
@@ -68,8 +68,8 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
     ):
         client = HttpRewardClient(url, timeout_s=600)
         marks = [f"{name[0]}{len(figures)}{number}" for number in range(times)]
-        stream = [{**one, **settings} for mark in marks for one in marked(asked, mark)]
-        await client.ascore_batch([{**one, **settings} for one in marked(asked[:4], "warm")])
+        stream = [{**body, **settings} for mark in marks for body in marked(asked, mark)]
+        await client.ascore_batch([{**body, **settings} for body in marked(asked[:4], "warm")])
         with console.status(f"kinds: {name}"):
             seconds, answers = await timed(
                 lambda c=client, s=stream: asyncio.gather(*map(c.ascore_batch, chunks(s, _BATCH)))  # type: ignore[misc]

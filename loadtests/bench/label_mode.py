@@ -32,25 +32,25 @@ def run(requests: list[Request]) -> dict[str, Any]:
 
 async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
     async def label() -> list[ScoreResult]:
-        asked = [{**one, "options": NO_CACHE} for one in requests]
+        asked = [{**request, "options": NO_CACHE} for request in requests]
         answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
         return [result for batch in answers for result in batch]
 
     def written(count: int) -> list[Request]:
-        return [{**one, **_WRITE} for one in requests[:count]]
+        return [{**request, **_WRITE} for request in requests[:count]]
 
     async def batched() -> list[ScoreResult]:
         return await client.ascore_batch(written(BATCHED_SAMPLES))
 
     async def old() -> list[ScoreResult]:
-        return [await client.ascore(one) for one in marked(written(OLD_SAMPLES), "alone")]
+        return [await client.ascore(request) for request in marked(written(OLD_SAMPLES), "alone")]
 
     await client.ascore_batch(
-        [{**one, "options": NO_CACHE} for one in marked(requests[:4], "warm")]
+        [{**request, "options": NO_CACHE} for request in marked(requests[:4], "warm")]
     )
     ways = {"label": label, "generate_batched": batched, "old": old}
     figures = {name: await _measured(name, way) for name, way in ways.items()}
-    rates = {name: each["answers_per_s"] for name, each in figures.items()}
+    rates = {name: measured["answers_per_s"] for name, measured in figures.items()}
     return {"ratio": rates["label"] / rates["old"], **figures}
 
 

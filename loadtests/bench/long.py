@@ -35,9 +35,9 @@ def run(repeats: int) -> dict[str, Any]:
     long = rollouts()
     steps = {
         "long": long,
-        "short": [{**one, "response": one["response"][-SHORT:]} for one in long],
+        "short": [{**request, "response": request["response"][-SHORT:]} for request in long],
     }
-    megabytes = sum(len(one["response"]) for one in long) / 1e6
+    megabytes = sum(len(request["response"]) for request in long) / 1e6
     with deployed() as service, watched(_resident_mib, PERIOD_S) as memory:
         clients = {"handle": RewardClient(APP), "http": HttpRewardClient(service.url)}
         ways = {f"{way}, {name}": _way(clients[way]) for way in clients for name in steps}
@@ -49,7 +49,7 @@ def run(repeats: int) -> dict[str, Any]:
     return {
         "rollouts": len(long),
         "megabytes": megabytes,
-        "verdicts_per_s": {way: spread(each) for way, each in rates.items()},
+        "verdicts_per_s": {way: spread(request) for way, request in rates.items()},
         "mb_per_s": {
             way: megabytes * statistics.median(rates[f"{way}, long"]) / len(long) for way in clients
         },
@@ -75,7 +75,7 @@ def rollouts(prompts: int = PROMPTS) -> list[Request]:
 def right(asked: list[Request], results: list[ScoreResult]) -> int:
     """The number of results with their request's label."""
     pairs = zip(asked, results, strict=True)
-    return sum(result.score == float(one["metadata"]["right"]) for one, result in pairs)
+    return sum(result.score == float(request["metadata"]["right"]) for request, result in pairs)
 
 
 def _way(client: Client) -> Way:
@@ -87,18 +87,18 @@ def _way(client: Client) -> Way:
 
 async def _arriving(client: Client, asked: list[Request]) -> dict[str, Any]:
     """Send each request when its rollout would end, at a constant token rate."""
-    longest = max(len(one["response"]) for one in asked)
+    longest = max(len(request["response"]) for request in asked)
     waits: list[float] = []
     began = time.monotonic()
 
-    async def one(request: Request) -> ScoreResult:
+    async def send(request: Request) -> ScoreResult:
         await asyncio.sleep(ARRIVAL_S * len(request["response"]) / longest)
         sent = time.monotonic()
         result = await client.ascore(request)
         waits.append(time.monotonic() - sent)
         return result
 
-    results = await asyncio.gather(*map(one, asked))
+    results = await asyncio.gather(*map(send, asked))
     return {
         "after_the_last_rollout_s": time.monotonic() - began - ARRIVAL_S,
         "longest_wait_s": max(waits),

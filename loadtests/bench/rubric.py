@@ -65,7 +65,7 @@ async def compare(rounds: int) -> dict[str, Any]:
         return [request(engine.tokenizer, drawn, int(count)) for _ in range(_ITEMS)]
 
     rates = await alternated(
-        {count: by(judge, each) for count, each in used.items()}, rounds, asked
+        {count: by(judge, fields) for count, fields in used.items()}, rounds, asked
     )
     engine.close()
     first = fmean(usage.prompt_tokens for usage in used["1"])  # criteria differ by a few tokens
@@ -74,5 +74,5 @@ async def compare(rounds: int) -> dict[str, Any]:
         "ratio": 1 / relative(rates, "1")[str(CRITERIA)],
         "prefix_reuse": (cached[str(CRITERIA)] - cached["1"]) / ((CRITERIA - 1) * first),
         "prompt_tokens": first,
-        "items_per_s": {count: spread(each) for count, each in rates.items()},
+        "items_per_s": {count: spread(per_round) for count, per_round in rates.items()},
     }

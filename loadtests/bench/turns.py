@@ -44,13 +44,13 @@ async def _measured(rounds: int, rows: Sequence[dict[str, Any]]) -> dict[str, An
     with console.status("turns: starting the engine"):
         started = await VllmEngine.start(config.engine, num_cpus=2, num_gpus=0)
     judge = Judge(config, started)
-    found = {"cost": await _cost(judge, rounds)}
+    figures = {"cost": await _cost(judge, rounds)}
     asked = _noted(started)
     with console.status("turns: solutions' likelihoods"):
-        found["likelihood"] = await _states(judge, rows)
+        figures["likelihood"] = await _states(judge, rows)
     started.close()
-    found["likelihood"]["beside_transformers"] = _beside(locate(config.engine), asked)
-    return found
+    figures["likelihood"]["beside_transformers"] = _beside(locate(config.engine), asked)
+    return figures
 
 
 def _conversation(drawn: Random) -> list[dict[str, Any]]:
@@ -74,16 +74,18 @@ async def _cost(judge: Judge, rounds: int) -> dict[str, Any]:
         body = {"messages": _conversation(drawn), "template": "task_done", "timeout_s": 600.0}
         return [ScoreRequest.model_validate({**body, "turns": name == "turns"})]
 
-    rates = await alternated({name: by(judge, each) for name, each in used.items()}, rounds, asked)
+    rates = await alternated(
+        {name: by(judge, fields) for name, fields in used.items()}, rounds, asked
+    )
     computed = {
-        name: fmean(usage.prompt_tokens - usage.cached_tokens for usage in each)
-        for name, each in used.items()
+        name: fmean(usage.prompt_tokens - usage.cached_tokens for usage in usages)
+        for name, usages in used.items()
     }
     return {
         "forward_tokens": computed,
         "ratio_of_tokens": computed["turns"] / computed["whole"],
         "ratio_of_times": 1 / relative(rates, "whole")["turns"],
-        "items_per_s": {name: spread(each) for name, each in rates.items()},
+        "items_per_s": {name: spread(per_round) for name, per_round in rates.items()},
     }
 
 
@@ -141,6 +143,6 @@ def _beside(weights: Any, asked: Sequence[tuple[Prompt, LabelOutput]]) -> dict[s
     for prompt, output in asked[:: max(1, len(asked) // _COMPARED)]:
         with torch.no_grad():
             logits = model(torch.tensor([prompt.token_ids])).logits[0, -1]
-        own = torch.log_softmax(logits, -1)
-        apart += [abs(own[i].item() - output.logprobs[k]) for k, i in prompt.label_ids.items()]
+        expected = torch.log_softmax(logits, -1)
+        apart += [abs(expected[i].item() - output.logprobs[k]) for k, i in prompt.label_ids.items()]
     return {"tokens": len(apart), "largest_difference": max(apart)}

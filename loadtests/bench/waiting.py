@@ -88,8 +88,8 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
                 runs[name].append(await _full(client, Random(number)))
     return {
         "full": {
-            name: {key: spread([one[key] for one in each]) for key in each[0]}
-            for name, each in runs.items()
+            name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
+            for name, per_round in runs.items()
         },
         "hang": {name: await _hang(ways[name]) for name in ("handle", "http")},
     }
@@ -132,7 +132,7 @@ async def _hang(client: Client) -> dict[str, float]:
     taken = [HANG_S if n % 20 == 0 else drawn.uniform(*SECONDS) for n in range(BATCH)]
     asked = [asyncio.ensure_future(client.ascore(_item(n, s))) for n, s in enumerate(taken)]
     ends = []
-    for each in asyncio.as_completed(asked):
-        await each
+    for answer in asyncio.as_completed(asked):
+        await answer
         ends.append(time.monotonic() - began)
     return {"half_s": ends[BATCH // 2 - 1], "all_but_hanging_s": ends[-14], "last_s": ends[-1]}

@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
-    (each.NAMES, each.run) for each in (stand_in, pauses, changes, kills, cache)
+    (module.NAMES, module.run) for module in (stand_in, pauses, changes, kills, cache)
 ]
 NAMES = [name for names, _ in _RUNS for name in names]
 
@@ -47,7 +47,7 @@ def main(
         for name, figures in _run(run, asked) if asked else ():
             now[name] = {**figures, "command": f"make chaos ONLY={name}", "machine": machine()}
             both = {**kept, **now}
-            ordered = {each: both[each] for each in NAMES if each in both}
+            ordered = {name: both[name] for name in NAMES if name in both}
             path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
             console.print(table({name: figures}))
     console.print(table(now))

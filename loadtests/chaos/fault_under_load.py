@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 
-from loadtests.chaos.cluster import Target, ask_functions, shared_clients, wait_until
 from loadtests.chaos.load import Tally, closed_loop, quantiles
 from loadtests.chaos.questions import Question
 from loadtests.chaos.report import Figures
+from loadtests.chaos.target import Target, ask_functions, shared_clients, wait_until
 
 _TIMEOUT_S = 180.0
 

@@ -54,8 +54,8 @@ def outcome_of(question: Question, answer: object) -> tuple[Outcome, str]:
         return "absent", UNAVAILABLE
     if not isinstance(answer, ScoreResult):
         return "lost", type(answer).__name__
-    own = (question.body["id"], question.body["metadata"])
-    if (answer.id, answer.metadata) != own:
+    sent = (question.body["id"], question.body["metadata"])
+    if (answer.id, answer.metadata) != sent:
         return "wrong", "another request's answer"
     if answer.status is not Status.OK:
         return "absent", answer.status.value
@@ -73,14 +73,14 @@ class Tally:
 
     def figures(self) -> dict[str, Any]:
         """Counts of asked, right, absent by status, wrong, silent zeros, lost and hung."""
-        counts = Counter(one.outcome for one in self.records)
-        absent = Counter(one.why for one in self.records if one.outcome == "absent")
+        counts = Counter(record.outcome for record in self.records)
+        absent = Counter(record.why for record in self.records if record.outcome == "absent")
         return {
             "asked": self.asked,
             "right": counts["right"],
             "absent": dict(sorted(absent.items())),
             "wrong": counts["wrong"],
-            "silent_zeros": sum(one.why == "silent zero" for one in self.records),
+            "silent_zeros": sum(record.why == "silent zero" for record in self.records),
             "lost": counts["lost"] + self.asked - len(self.records),
             "hung": counts["hung"],
             "why": dict(Counter(o.why for o in self.records if o.outcome in ("wrong", "lost"))),
@@ -88,27 +88,29 @@ class Tally:
 
     def latencies_s(self, *outcomes: Outcome) -> list[float]:
         """Latencies of the requests with these outcomes."""
-        return [one.ended_s - one.asked_s for one in self.records if one.outcome in outcomes]
+        return [
+            record.ended_s - record.asked_s for record in self.records if record.outcome in outcomes
+        ]
 
     def recovered_s(self, since_s: float) -> dict[str, float]:
         """By way: seconds until the first right answer to a request asked since then."""
-        found: dict[str, float] = {}
-        for one in self.records:
-            if one.outcome == "right" and one.asked_s >= since_s:
-                took = one.ended_s - since_s
-                found[one.way] = min(found.get(one.way, took), took)
-        return found
+        recovered: dict[str, float] = {}
+        for record in self.records:
+            if record.outcome == "right" and record.asked_s >= since_s:
+                took = record.ended_s - since_s
+                recovered[record.way] = min(recovered.get(record.way, took), took)
+        return recovered
 
     def outage_s(self, since_s: float) -> dict[str, float]:
         """By way: the longest time without a right answer since then."""
-        found: dict[str, float] = {}
+        outages: dict[str, float] = {}
         last: dict[str, float] = {}
-        for one in sorted(self.records, key=lambda one: one.ended_s):
-            if one.outcome == "right" and one.ended_s >= since_s:
-                gap = one.ended_s - last.get(one.way, since_s)
-                found[one.way] = max(found.get(one.way, 0.0), gap)
-                last[one.way] = one.ended_s
-        return found
+        for record in sorted(self.records, key=lambda record: record.ended_s):
+            if record.outcome == "right" and record.ended_s >= since_s:
+                gap = record.ended_s - last.get(record.way, since_s)
+                outages[record.way] = max(outages.get(record.way, 0.0), gap)
+                last[record.way] = record.ended_s
+        return outages
 
     async def send(
         self, way: str, ask: Ask, questions: Sequence[Question], due_s: float | None = None

@@ -20,8 +20,8 @@ def actors(kind: str) -> dict[int, str]:
     from ray._private import state
 
     alive = state.actors(actor_state_name="ALIVE").values()
-    found = {actor["Pid"]: str(actor["ActorClassName"]) for actor in alive}
-    return {pid: name for pid, name in found.items() if name.startswith(kind)}
+    names = {actor["Pid"]: str(actor["ActorClassName"]) for actor in alive}
+    return {pid: name for pid, name in names.items() if name.startswith(kind)}
 
 
 def only(kind: str) -> int:
@@ -30,10 +30,10 @@ def only(kind: str) -> int:
     Raises:
         LookupError: there is no such actor, or more than one.
     """
-    found = actors(kind)
-    if len(found) != 1:
-        raise LookupError(f"{kind}: {len(found)} live actors, not 1")
-    return next(iter(found))
+    live = actors(kind)
+    if len(live) != 1:
+        raise LookupError(f"{kind}: {len(live)} live actors, not 1")
+    return next(iter(live))
 
 
 def engine_core(replica_pid: int) -> int:

@@ -80,10 +80,10 @@ class Questions(Iterator[Question]):
         """The next question."""
         body, right = self._draw(self._rng)
         number = next(self._numbers)
-        own = {
+        fields = {
             "id": f"{self._run}-{number}",
             "metadata": {"number": number},
             "timeout_s": self._timeout_s,
             "options": self._rng.choice(self._options),
         }
-        return Question({**body, **own}, right)
+        return Question({**body, **fields}, right)

@@ -45,14 +45,14 @@ def aborted(error: BaseException) -> Figures:
 
 def table(report: Mapping[str, Figures]) -> Table:
     """One row per scenario."""
-    shown = Table(
+    outcomes = Table(
         "scenario", "right of asked", "absent", "wrong, lost, hung", "recovered", "outage", ""
     )
     for name, figures in report.items():
         absent = (f"{why} {count}" for why, count in figures.get("absent", {}).items())
         never = (str(figures.get(key, "?")) for key in ("wrong", "lost", "hung"))
         times = (figures.get(key) for key in ("recovered_s", "outage_s"))
-        shown.add_row(
+        outcomes.add_row(
             name,
             f"{figures.get('right', '?')} of {figures.get('asked', '?')}",
             ", ".join(absent),
@@ -60,4 +60,4 @@ def table(report: Mapping[str, Figures]) -> Table:
             *("" if seconds is None else f"{seconds:.1f} s" for seconds in times),
             "; ".join(figures["missed"]) or figures.get("note", ""),
         )
-    return shown
+    return outcomes

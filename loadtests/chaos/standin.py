@@ -156,10 +156,10 @@ class StandIn(FrozenModel):
             raise ZeroDivisionError("an injected bug")
         elif fault == "cancelled":
             raise asyncio.CancelledError
-        found = _NUMBERS.search(_text(prompt))
-        if found is None:
+        match = _NUMBERS.search(_text(prompt))
+        if match is None:
             raise EngineError(f"the stand-in found no numbers in {_text(prompt)[-200:]!r}")
-        return str(int(found[1] == found[2]))
+        return str(int(match[1] == match[2]))
 
 
 def _text(prompt: Prompt) -> str:

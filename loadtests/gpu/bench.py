@@ -126,7 +126,7 @@ async def _speed(
     seeds, figures = itertools.count(), {}
 
     def asked(name: str) -> list[Any]:
-        new = [cut(each) for each in requests(next(seeds), items, tokens - around)]
+        new = [cut(request) for request in requests(next(seeds), items, tokens - around)]
         return list(map(rendered.prompt, new)) if name == "engine_alone" else new
 
     def cut(request: Request) -> Request:
@@ -141,10 +141,10 @@ async def _speed(
             computed = used["prompt"] - used["cached"]
             by_way = {
                 name: {
-                    "verdicts_per_s": spread(each),
-                    "share_of_peak": share_of_peak(statistics.median(each), shape, computed),
+                    "verdicts_per_s": spread(per_round),
+                    "share_of_peak": share_of_peak(statistics.median(per_round), shape, computed),
                 }
-                for name, each in rates.items()
+                for name, per_round in rates.items()
             }
             ratio = relative(rates, "bare")
             figures[str(tokens)] = {
@@ -157,7 +157,7 @@ async def _speed(
 
 def _labelled(engine: VllmEngine) -> Way:
     async def way(prompts: list[Prompt]) -> int:
-        asked = (engine.label_logprobs(each, list(each.label_ids)) for each in prompts)
+        asked = (engine.label_logprobs(prompt, list(prompt.label_ids)) for prompt in prompts)
         return len(await asyncio.gather(*asked))
 
     return way
@@ -165,10 +165,12 @@ def _labelled(engine: VllmEngine) -> Way:
 
 async def _usage(engine: VllmEngine, prompts: list[Any]) -> dict[str, float]:
     """Prompt tokens, and cached ones, of a prompt that shares only the template's text."""
-    used = [(await engine.label_logprobs(one, list(one.label_ids))).usage for one in prompts]
+    used = [
+        (await engine.label_logprobs(prompt, list(prompt.label_ids))).usage for prompt in prompts
+    ]
     return {
-        "prompt": statistics.fmean(each.prompt_tokens for each in used),
-        "cached": statistics.median(each.cached_tokens for each in used),
+        "prompt": statistics.fmean(usage.prompt_tokens for usage in used),
+        "cached": statistics.median(usage.cached_tokens for usage in used),
     }
 
 
@@ -191,8 +193,8 @@ def together(place: Place, rounds: int) -> dict[str, Any]:
         ways = {"judge": batches(HttpRewardClient(service.url, timeout_s=600), _CALL)}
 
         def rates() -> list[float]:
-            found = alternated(ways, rounds, lambda _: marked(asked, next(marks)))
-            return asyncio.run(found)["judge"]
+            alternation = alternated(ways, rounds, lambda _: marked(asked, next(marks)))
+            return asyncio.run(alternation)["judge"]
 
         alone = rates()
         with busy() as other_alone:

@@ -89,7 +89,7 @@ class Place:
     def engine(self, model: str, share: float, **settings: Any) -> EngineConfig:
         """An engine on a share of the GPU; its weights are random unless ``model`` is bundled."""
         dummy = {} if model == "bundled" else {"load_format": "dummy"}
-        own: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "model": model,
             "device": self.device,
             "max_model_len": self.pick(4096, 512),
@@ -99,7 +99,7 @@ class Place:
             "gpu_memory_utilization": share,
         }
         kwargs = dummy | settings.get("engine_kwargs", {})
-        return EngineConfig.model_validate({**own, **settings, "engine_kwargs": kwargs})
+        return EngineConfig.model_validate({**defaults, **settings, "engine_kwargs": kwargs})
 
     def resources(self, share: float) -> dict[str, Any]:
         """The resources that a replica on this share requests from Ray."""

@@ -49,8 +49,8 @@ def reference(
 ) -> None:
     """Judge the rows on the CPU, and write the probabilities to compare a GPU's with."""
     asked = rows_of(data, rows)
-    found, attacked, _ = asyncio.run(judged(Place("cpu"), asked, "float32", attacks))
-    probabilities = {key(r): p for r, p in zip(asked, found, strict=True)}
+    scores, attacked, _ = asyncio.run(judged(Place("cpu"), asked, "float32", attacks))
+    probabilities = {key(r): p for r, p in zip(asked, scores, strict=True)}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"probabilities": probabilities, "attacks": attacked}))
 
@@ -85,22 +85,22 @@ def rows_of(data: Path | None, most: int | None) -> list[dict[str, Any]]:
 
 def key(row: dict[str, Any]) -> str:
     """A row's key: a hash of its response and reference, so that the file holds no text of them."""
-    shown = json.dumps([row["response"], row["reference"]])
-    return hashlib.sha256(shown.encode()).hexdigest()[:16]
+    texts = json.dumps([row["response"], row["reference"]])
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]
 
 
 def compared(
-    rows: list[dict[str, Any]], expected: dict[str, float], found: list[float]
+    rows: list[dict[str, Any]], expected: dict[str, float], measured: list[float]
 ) -> dict[str, Any]:
     """Count the labels that differ from the CPU's, and compare probabilities.
 
     Raises:
         KeyError: the CPU's file was made from other rows.
     """
-    pairs = [(expected[key(row)], here) for row, here in zip(rows, found, strict=True)]
+    pairs = [(expected[key(row)], here) for row, here in zip(rows, measured, strict=True)]
     flips = [(cpu, here) for cpu, here in pairs if (cpu >= 0.5) is not (here >= 0.5)]
     apart = sorted(abs(cpu - here) for cpu, here in pairs)
-    right = [(p >= 0.5) is row["correct"] for row, p in zip(rows, found, strict=True)]
+    right = [(p >= 0.5) is row["correct"] for row, p in zip(rows, measured, strict=True)]
     return {
         "rows": len(rows),
         "flips": [{"cpu": cpu, "here": here} for cpu, here in flips],
@@ -117,11 +117,11 @@ def _right(
     dtype: str,
     attacks: int | None,
 ) -> dict[str, Any]:
-    found, attacked, about = asyncio.run(judged(place, rows, dtype, attacks))
+    measured, attacked, engine = asyncio.run(judged(place, rows, dtype, attacks))
     figures = {
-        **compared(rows, expected["probabilities"], found),
+        **compared(rows, expected["probabilities"], measured),
         "attacks": {"cpu": expected["attacks"], "here": attacked},
-        "engine": about,
+        "engine": engine,
     }
     if figures["flips_not_near_half"] or attacked["unscored"]:
         raise SystemExit(json.dumps(figures))
@@ -190,7 +190,7 @@ def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
         HttpRewardClient(service.url, timeout_s=600) as client,
     ):
         results = client.score_batch(asked)
-        (about,) = client.models()
+        (model,) = client.models()
     agreed = [
         result.score is not None and (result.score >= 0.5) is row["correct"]
         for row, result in zip(rows, results, strict=True)
@@ -198,7 +198,7 @@ def _deployed(place: Place, rows: list[dict[str, Any]]) -> dict[str, Any]:
     figures = {
         "statuses": dict(Counter(result.status.value for result in results)),
         "agreement": sum(agreed) / len(rows),
-        "engine": about["engine"],
+        "engine": model["engine"],
         "ready_s": service.ready_s,
     }
     if figures["statuses"] != {"ok": len(rows)} or figures["agreement"] < 0.95:

@@ -89,15 +89,15 @@ def link(packages: Path) -> None:
     for folder in ours:  # the core finds the judge by its entry point
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         name, version = project["name"], project["version"]
-        about = packages / f"{name.replace('-', '_')}-{version}.dist-info"
-        about.mkdir(exist_ok=True)
+        dist_info = packages / f"{name.replace('-', '_')}-{version}.dist-info"
+        dist_info.mkdir(exist_ok=True)
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        (about / "METADATA").write_text(metadata)
+        (dist_info / "METADATA").write_text(metadata)
         points = (
             f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
             for group, entries in project.get("entry-points", {}).items()
         )
-        (about / "entry_points.txt").write_text("\n".join(points))
+        (dist_info / "entry_points.txt").write_text("\n".join(points))
 
 
 if __name__ == "__main__":

@@ -58,12 +58,12 @@ def run(arguments: list[str]) -> int:
         signal.SIGINT: lambda *_: None,  # a terminal sends Ctrl-C to locust, too
         signal.SIGTERM: lambda *_: process.terminate(),
     }
-    before = {number: signal.signal(number, each) for number, each in handlers.items()}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         return process.wait() & 0xFF
     finally:
-        for number, each in before.items():
-            signal.signal(number, each)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

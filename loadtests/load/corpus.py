@@ -91,7 +91,7 @@ class Bursts:
         """
         count = self.prompts * self.samples
         drawn = [rng.lognormvariate(0.0, _ROLLOUT_SIGMA) for _ in range(count)]
-        return [self.rollout_s * each / max(drawn) for each in drawn]
+        return [self.rollout_s * draw / max(drawn) for draw in drawn]
 
 
 class Rollouts:
@@ -145,14 +145,14 @@ class Rollouts:
     def _sample(self, row: Row) -> Sample:
         assert row.request is not None
         self._samples += 1
-        own = {
+        fields = {
             "response": marked(row.request["response"], self._run + letters(self._samples)),
             "id": f"{self._run}-{self._samples}",
             "group": f"{self._run}-{self._groups}",
             "metadata": {"run": self._run, "sample": self._samples},
             "timeout_s": self._timeout_s,
         }
-        return Sample({**row.request, **own}, row.correct)
+        return Sample({**row.request, **fields}, row.correct)
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -224,8 +224,10 @@ def _rollout(rng: Random, answer: int, characters: int) -> str:
     left = characters - len(ending)
     steps: list[str] = []
     while True:
-        one, other = rng.randrange(100, 1000), rng.randrange(100, 1000)
-        step = f"I count again: {one} in one heap and {other} beside it, {one + other} together.\n"
+        first, other = rng.randrange(100, 1000), rng.randrange(100, 1000)
+        step = (
+            f"I count again: {first} in one heap and {other} beside it, {first + other} together.\n"
+        )
         left -= len(step)
         if left < 0:
             return "".join(steps) + ending

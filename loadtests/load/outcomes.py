@@ -240,12 +240,12 @@ class Outcomes:
 
     def _without_load(self, ask: AskBatch) -> dict[str, ScoreResult]:
         bodies = [{**sample.body, "options": {"cache": False}} for sample, _ in self._answers]
-        found: dict[str, ScoreResult] = {}
+        results: dict[str, ScoreResult] = {}
         for _ in range(_ATTEMPTS):
-            missing = [body for body in bodies if body["id"] not in found]
+            missing = [body for body in bodies if body["id"] not in results]
             for first in range(0, len(missing), _BATCH):
                 batch = missing[first : first + _BATCH]
                 for body, result in zip(batch, ask(batch), strict=True):
                     if result is not None and (result.status is Status.OK or _abstained(result)):
-                        found[body["id"]] = result
-        return found
+                        results[body["id"]] = result
+        return results

@@ -56,7 +56,7 @@ def answering(pick: Callable[[Body], float]) -> load.Ask:
     async def ask(bodies: list[Body]) -> Sequence[ScoreResult]:
         await asyncio.sleep(0)
         echoed = [{"id": body["id"], "metadata": body["metadata"]} for body in bodies]
-        return [scored(pick(body), **own) for body, own in zip(bodies, echoed, strict=True)]
+        return [scored(pick(body), **fields) for body, fields in zip(bodies, echoed, strict=True)]
 
     return ask
 
@@ -126,22 +126,22 @@ async def test_an_open_loop_sends_regardless_of_earlier_answers() -> None:
     ways = {"a": stuck, "b": stuck}
     await open_loop(tally, ways, Questions(prose, "run", 60.0), 400.0, 0.25, together=4)
     assert begun == tally.asked == tally.figures()["right"] >= 20
-    assert {one.way for one in tally.records} == {"a", "b"}
+    assert {record.way for record in tally.records} == {"a", "b"}
 
 
 def test_questions_repeat_with_their_seed_and_only_marked_ones_are_decided_by_a_rule() -> None:
     once, again = (list(itertools.islice(Questions(marked, "run", 5.0), 300)) for _ in range(2))
     assert once == again
-    assert len({one.body["id"] for one in once}) == 300
-    assert 100 < sum(one.right for one in once) < 200
-    for one in once:
-        assert ruled(one) == ("right" if one.right else "wrong")
-    for one in itertools.islice(Questions(prose, "run", 5.0), 100):
-        assert ruled(one) == "abstain" or not one.right
+    assert len({question.body["id"] for question in once}) == 300
+    assert 100 < sum(question.right for question in once) < 200
+    for question in once:
+        assert ruled(question) == ("right" if question.right else "wrong")
+    for question in itertools.islice(Questions(prose, "run", 5.0), 100):
+        assert ruled(question) == "abstain" or not question.right
 
 
-def ruled(one: Question) -> str:
-    return verify_any(one.body["response"], [one.body["reference"]]).outcome
+def ruled(question: Question) -> str:
+    return verify_any(question.body["response"], [question.body["reference"]]).outcome
 
 
 def test_what_a_report_misses() -> None:

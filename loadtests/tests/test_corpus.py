@@ -31,9 +31,9 @@ def test_samples_of_a_group_share_a_prompt_and_are_distinct_valid_requests() -> 
     group = rollouts(rows).group(6)
     requests = [ScoreRequest.model_validate(sample.body) for sample in group]
 
-    assert len({one.question for one in requests}) == len({one.group for one in requests}) == 1
-    assert len({one.response for one in requests}) == len({one.id for one in requests}) == 6
-    assert {(one.timeout_s, one.reference) for one in requests} == {(30.0, "18")}
+    assert len({r.question for r in requests}) == len({r.group for r in requests}) == 1
+    assert len({r.response for r in requests}) == len({r.id for r in requests}) == 6
+    assert {(r.timeout_s, r.reference) for r in requests} == {(30.0, "18")}
     assert not any(sample.correct for sample in group)
 
 
@@ -72,8 +72,8 @@ def test_an_invalid_file_is_refused_with_its_line(text: str, fault: str, tmp_pat
 
 def test_a_rule_decides_every_long_row_as_labelled() -> None:
     rows = long_rows(Random(0))
-    for each in rows[::16]:
-        assert each.request is not None
-        verdict = verify_any(each.request["response"], [each.request["reference"]])
-        assert verdict.outcome == ("right" if each.correct else "wrong")
-    assert 0.3 < sum(bool(each.correct) for each in rows) / len(rows) < 0.7
+    for row in rows[::16]:
+        assert row.request is not None
+        verdict = verify_any(row.request["response"], [row.request["reference"]])
+        assert verdict.outcome == ("right" if row.correct else "wrong")
+    assert 0.3 < sum(bool(row.correct) for row in rows) / len(rows) < 0.7

@@ -25,7 +25,7 @@ async def test_ways_take_turns_and_a_missing_verdict_is_an_error() -> None:
 
     rates = await alternated({"a": way, "b": way}, 3, lambda name: [name])
     assert sorted(turns) == ["a"] * 4 + ["b"] * 4  # the first round is not counted
-    assert {name: len(each) for name, each in rates.items()} == {"a": 3, "b": 3}
+    assert {name: len(per_round) for name, per_round in rates.items()} == {"a": 3, "b": 3}
     with pytest.raises(RuntimeError, match="a: 2 verdicts of 3"):
         await alternated({"a": lambda _: asyncio.sleep(0, 2)}, 1, lambda _: [1, 2, 3])
 
@@ -80,11 +80,11 @@ def test_the_share_of_the_peak_is_two_operations_a_parameter_and_token(
 def test_a_flip_near_a_half_is_distinguished_from_one_that_is_not() -> None:
     rows = [{"response": f"It is {n}", "reference": "18", "correct": n == 18} for n in (17, 18, 19)]
     expected = {key(row): p for row, p in zip(rows, (0.49, 0.99, 0.01), strict=True)}
-    found = compared(rows, expected, [0.51, 0.2, 0.01])
+    comparison = compared(rows, expected, [0.51, 0.2, 0.01])
 
-    assert [flip["cpu"] for flip in found["flips"]] == [0.49, 0.99]
-    assert found["flips_not_near_half"] == 1
-    assert found["difference"]["largest"] == pytest.approx(0.79)
-    assert found["agreement"] == pytest.approx(1 / 3)
+    assert [flip["cpu"] for flip in comparison["flips"]] == [0.49, 0.99]
+    assert comparison["flips_not_near_half"] == 1
+    assert comparison["difference"]["largest"] == pytest.approx(0.79)
+    assert comparison["agreement"] == pytest.approx(1 / 3)
     with pytest.raises(KeyError):  # a reference of other rows
         compared(rows, {}, [0.1, 0.9, 0.1])

@@ -32,7 +32,7 @@ def test_the_parts_are_joined_to_the_wheels_they_were_cut_from(tmp_path: Path) -
     for name in names[:-1]:
         install.take(out / name, kept)
 
-    assert [each.read_bytes() for each in install.join(kept)] == [w.read_bytes() for w in wheels]
+    assert [wheel.read_bytes() for wheel in install.join(kept)] == [w.read_bytes() for w in wheels]
 
 
 def test_nothing_is_carried_that_the_machine_has() -> None:

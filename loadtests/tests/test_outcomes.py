@@ -44,25 +44,25 @@ SHED = {"status": "overloaded", "score": None}
 def test_a_reply_is_checked_against_its_request(
     changed: dict[str, Any], code: int, failure: str | None
 ) -> None:
-    found = check(ASKED, reply(ASKED, **changed), code).failure
+    actual = check(ASKED, reply(ASKED, **changed), code).failure
 
-    assert found == failure or (failure and str(found).startswith(failure))
+    assert actual == failure or (failure and str(actual).startswith(failure))
 
 
 @pytest.mark.parametrize("content", [None, [], "ok", {"detail": "Internal Server Error"}])
 def test_an_untyped_reply_is_lost(content: Any) -> None:
     assert check(ASKED, content, 500).failure == "lost: untyped reply, HTTP 500"
-    assert {each.outcome for each in check_batch([ASKED] * 2, content, 500)} == {"lost"}
+    assert {checked.outcome for checked in check_batch([ASKED] * 2, content, 500)} == {"lost"}
 
 
 def test_a_batch_is_checked_item_by_item_in_order() -> None:
     asked = [sample(1), sample(2), sample(3)]
     replies = [reply(asked[0]), reply(asked[2]), reply(asked[1])]
 
-    outcomes = [each.outcome for each in check_batch(asked, {"results": replies}, 200)]
+    outcomes = [checked.outcome for checked in check_batch(asked, {"results": replies}, 200)]
     assert outcomes == ["answered", "wrong", "wrong"]
     short = check_batch(asked[:2], {"results": replies[:1]}, 200)
-    assert [each.failure for each in short] == ["wrong: 1 results for 2 requests"] * 2
+    assert [checked.failure for checked in short] == ["wrong: 1 results for 2 requests"] * 2
 
 
 def loaded(*changes: dict[str, Any], **settings: Any) -> Outcomes:
@@ -83,7 +83,7 @@ ABSTAINED = {"status": "unparseable", "score": None, "probabilities": {"1": 0.75
 
 
 @pytest.mark.parametrize(
-    ("score", "without_load", "counts", "found"),
+    ("score", "without_load", "counts", "expected"),
     [
         (1.0, {}, {"right": 1, "agreement_with_labels": 1.0}, []),
         (0.0, {"score": 0.0}, {"right": 1, "agreement_with_labels": 0.0}, []),  # a judge errs
@@ -95,7 +95,7 @@ ABSTAINED = {"status": "unparseable", "score": None, "probabilities": {"1": 0.75
     ],
 )
 def test_an_answer_is_compared_with_the_one_without_load(
-    score: float, without_load: dict[str, Any] | None, counts: dict[str, Any], found: list[str]
+    score: float, without_load: dict[str, Any] | None, counts: dict[str, Any], expected: list[str]
 ) -> None:
     def ask(bodies: Sequence[Body]) -> list[ScoreResult | None]:
         assert all(body["options"] == {"cache": False} for body in bodies)
@@ -104,11 +104,11 @@ def test_an_answer_is_compared_with_the_one_without_load(
             bodies
         )
 
-    outcomes, said = loaded({"score": score}), list[str]()
+    outcomes, notes = loaded({"score": score}), list[str]()
     outcomes.close()
-    outcomes.compare_without_load(ask, said.append)
+    outcomes.compare_without_load(ask, notes.append)
     summary = outcomes.summary()
-    assert said == found
+    assert notes == expected
     assert {name: summary[name] for name in counts} == counts
     fails = bool(summary["wrong"] or summary["unchecked"])
     assert bool(outcomes.failures(1.0)) is fails

@@ -63,9 +63,9 @@ def test_chaos(name: str, tmp_path: Path) -> None:
 
 def test_soak(tmp_path: Path) -> None:
     run("soak", "--minutes", "0.5", "--max-growth-mib", "4096", "--out", str(tmp_path))
-    found = report(tmp_path / "soak.json")
-    assert found["right"] + found["too_close"] == found["asked"] > 0
-    assert found["memory_mib"]["judge"]["last"] > 0
+    figures = report(tmp_path / "soak.json")
+    assert figures["right"] + figures["too_close"] == figures["asked"] > 0
+    assert figures["memory_mib"]["judge"]["last"] > 0
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus in PATH, nor named by PROMETHEUS=")
@@ -97,5 +97,5 @@ def test_gpu_bench_on_the_cpu(part: str, tmp_path: Path) -> None:
 def test_judging_that_lengthens_the_rollouts_does_not_overlap() -> None:
     waits = [{"judge_wall_ms": 500.0, "judge_ok": 1.0}] * 2
     hidden, half, serial = (figures_of(waits, PHASE_S + late) for late in (0.0, 0.5, 1.0))
-    overlaps = [one["overlap"] for one in (hidden, half, serial)]
+    overlaps = [figures["overlap"] for figures in (hidden, half, serial)]
     assert overlaps == pytest.approx([1.0, 0.5, 0.0])

@@ -36,7 +36,7 @@ class Finding:
     """
 
     what: str
-    found: str
+    observed: str
     remedy: str | None = None
     warning: bool = False
 
@@ -47,7 +47,7 @@ class Finding:
 
     def __str__(self) -> str:
         remedy = f"\n    {self.remedy}" if self.remedy else ""
-        return f"{self.what}: {self.found}{remedy}"
+        return f"{self.what}: {self.observed}{remedy}"
 
 
 def examine_service(
@@ -83,11 +83,11 @@ def _verdict(client: HttpRewardClient, name: str, entry: Mapping[str, Any]) -> F
         remedy = "wait for a replica, or run `serve status`"
         return Finding(what, "not ready", entry.get("outage") or remedy)
     result = client.score({**_ASKED, "response": "#### 18", "model": name})
-    found, remedy = f"{result.status.value}, score {result.score}", result.reason or ""
+    observed, remedy = f"{result.status.value}, score {result.score}", result.reason or ""
     if result.score is not None and result.score < 0.5 and entry.get("kind") not in _OWN_SCALE:
         remedy = "'#### 18' should be right for reference 18; check model and template"
     needs_more = result.status is Status.INVALID  # other fields than these
-    return Finding(what, f"{found}, {result.latency_ms:.0f} ms", remedy or None, needs_more)
+    return Finding(what, f"{observed}, {result.latency_ms:.0f} ms", remedy or None, needs_more)
 
 
 def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Finding]:
@@ -105,10 +105,10 @@ def _measured(client: HttpRewardClient, requests: int, model: str) -> list[Findi
     rate = requests / (time.perf_counter() - began)
     failed = [result for result in results if result.status is not Status.OK]
     by = ", ".join(f"{n} by {source}" for source, n in Counter(r.source for r in results).items())
-    found = f"{requests - len(failed)} of {requests} ok, {rate:.0f}/s ({by})"
+    observed = f"{requests - len(failed)} of {requests} ok, {rate:.0f}/s ({by})"
     return [
         Finding("latency", f"median {statistics.median(times_ms):.1f} ms, one at a time"),
-        Finding("a batch", found, failed[0].reason if failed else None),
+        Finding("a batch", observed, failed[0].reason if failed else None),
     ]
 
 

@@ -41,7 +41,7 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_problem_keeps_its_server_and_others_serve_it_while_that_one_is_lost(handle: Any) -> None:
     def sampled(weights: str = "") -> dict[int, str]:
         asked = {problem: servers.Asked(handle, problem, weights) for problem in range(24)}
-        return {problem: each.result(60)[0] for problem, each in asked.items()}
+        return {problem: future.result(60)[0] for problem, future in asked.items()}
 
     first = sampled()
     shares = [list(first.values()).count(name) for name in set(first.values())]

@@ -33,8 +33,8 @@ def tiny_qwen3(folder: Path) -> Path:
     backend = Tokenizer(models.BPE({letter: n for n, letter in enumerate(alphabet)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_tokens([AddedToken(each, normalized=False, special=False) for each in TOKENS])
-    backend.add_special_tokens([AddedToken(each, special=True) for each in TOKENS[:2]])
+    backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in TOKENS])
+    backend.add_special_tokens([AddedToken(token, special=True) for token in TOKENS[:2]])
     template = resources.files("trl") / "chat_templates" / "qwen3.jinja"
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -70,7 +70,7 @@ def test_every_wheel_is_typed_and_has_its_licence(installed: Path) -> None:
             fields = archive.read(metadata).decode()
         package, version = wheel.name.split("-")[:2]
         assert f"{package}/py.typed" in names
-        assert {f"{package}-{version}.dist-info/licenses/{each}" for each in LICENCES} <= {*names}
+        assert {f"{package}-{version}.dist-info/licenses/{name}" for name in LICENCES} <= {*names}
         assert "License-Expression: Apache-2.0" in fields
         assert "Requires-Python: >=3.11" in fields
 

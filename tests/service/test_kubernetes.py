@@ -89,19 +89,19 @@ def test_the_cluster_grows_with_pods_that_start_ray_as_the_command_does(name: st
     assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"  # models run on workers
     assert cluster["rayVersion"] == ray.__version__
     for template in templates(name):
-        variables = {each["name"]: each["value"] for each in container(template)["env"]}
+        variables = {variable["name"]: variable["value"] for variable in container(template)["env"]}
         assert variables == START_SETTINGS
 
 
 @every_service
 def test_a_worker_is_asked_once_it_can_score_and_the_head_needs_no_application(name: str) -> None:
-    head, worker = (container(each) for each in templates(name))
+    head, worker = (container(template) for template in templates(name))
     assert worker["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "serve"}
     # KubeRay deploys the application when the head is ready, and not before.
     assert head["readinessProbe"]["httpGet"]["path"] == "/api/healthz"
     port = yaml.safe_load(service(name)["serveConfigV2"])["http_options"]["port"]
-    for each in (head, worker):
-        assert {"name": "serve", "containerPort": port} in each["ports"]
+    for pod in (head, worker):
+        assert {"name": "serve", "containerPort": port} in pod["ports"]
 
 
 @every_service
@@ -109,9 +109,9 @@ def test_only_the_http_port_is_open_to_others(name: str) -> None:
     policy = documents(name)["NetworkPolicy"]["spec"]
     labels = [template["metadata"]["labels"] for template in templates(name)]
     pods = policy["podSelector"]["matchLabels"]
-    assert all(pods.items() <= each.items() for each in labels)
-    own, operator, everyone = policy["ingress"]
-    assert own == {"from": [{"podSelector": {"matchLabels": pods}}]}
+    assert all(pods.items() <= label_set.items() for label_set in labels)
+    ours, operator, everyone = policy["ingress"]
+    assert ours == {"from": [{"podSelector": {"matchLabels": pods}}]}
     assert {tuple(peer) for peer in operator["from"]} == {("namespaceSelector", "podSelector")}
     assert [port["port"] for port in operator["ports"]] == [8265]
     assert everyone == {"ports": [{"protocol": "TCP", "port": 8000}]}
@@ -148,11 +148,11 @@ def test_kustomize_makes_the_bundled_judges_manifest_of_the_base_and_changes_it_
     (tmp_path / "kustomize/keys").write_text("trainer: 0123456789abcdef\n", encoding="utf-8")
     command = ["kubectl", "kustomize", str(tmp_path / ("kustomize" if overlay else "kubernetes"))]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {document["kind"]: document for document in yaml.safe_load_all(text)}
+    by_kind = {document["kind"]: document for document in yaml.safe_load_all(text)}
     if not overlay:
-        assert found == documents("keys") | documents("judge")
+        assert by_kind == documents("keys") | documents("judge")
         return
-    spec = found["RayService"]["spec"]
+    spec = by_kind["RayService"]["spec"]
     assert yaml.safe_load(spec["serveConfigV2"]) == yaml.safe_load(made.stdout)
     (workers,) = spec["rayClusterConfig"]["workerGroupSpecs"]
     assert workers["maxReplicas"] == 8
@@ -160,6 +160,6 @@ def test_kustomize_makes_the_bundled_judges_manifest_of_the_base_and_changes_it_
         assert container(pod)["image"] == "registry.example.com/reward-serve:0.1.0-cpu"
         resource = {"apiVersion": "v1", "kind": "Pod", **pod}
         kubernetes_validate.validate(resource, KUBERNETES[0], strict=True)
-    keys = base64.b64decode(found["Secret"]["data"]["keys"]).decode()
+    keys = base64.b64decode(by_kind["Secret"]["data"]["keys"]).decode()
     assert keys == "trainer: 0123456789abcdef\n"
-    assert {each["metadata"].get("namespace") for each in found.values()} == {"reward"}
+    assert {document["metadata"].get("namespace") for document in by_kind.values()} == {"reward"}

@@ -28,13 +28,13 @@ def test_a_file_is_as_the_metrics_definitions_say(name: str) -> None:
 def test_every_metric_is_in_a_panel_that_says_what_it_counts() -> None:
     panels = json.loads(files()["reward-serve.json"])["panels"]
     for name, _, _, description in metrics():
-        (shown, *_) = (p for p in panels if f"`{name}`" in p["description"])
-        assert description in shown["description"]
-        assert any(name in target["expr"] for target in shown["targets"])
+        (panel, *_) = (p for p in panels if f"`{name}`" in p["description"])
+        assert description in panel["description"]
+        assert any(name in target["expr"] for target in panel["targets"])
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("serve_items{", "serve_item{", "ray_reward_serve_item is not a metric of a replica"),
         ('outcome="misses"', 'result="misses"', "cache_total has no label {'result'}"),
@@ -44,7 +44,7 @@ def test_every_metric_is_in_a_panel_that_says_what_it_counts() -> None:
     ],
 )
 def test_a_query_of_what_is_not_defined_and_a_metric_that_is_not_shown_are_errors(
-    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (FOLDER / "source.yaml").read_text(encoding="utf-8")
     assert old in text
@@ -52,7 +52,7 @@ def test_a_query_of_what_is_not_defined_and_a_metric_that_is_not_shown_are_error
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match="ray_") as raised:
         files()
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool beside PROMETHEUS= or in PATH")

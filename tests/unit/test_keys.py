@@ -34,7 +34,7 @@ def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str, key:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         (".env", b"OTHER=secret", "does not set KEY"),
         (".env", b"KEY=", "does not set KEY"),
@@ -46,11 +46,11 @@ def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str, key:
     ],
 )
 def test_a_file_without_a_key_is_refused_and_not_shown(
-    tmp_path: Path, name: str, text: bytes | None, said: str
+    tmp_path: Path, name: str, text: bytes | None, message: str
 ) -> None:
     if text is not None:
         (tmp_path / name).write_bytes(text)
-    with pytest.raises(ValueError, match=re.escape(said)) as refusal:
+    with pytest.raises(ValueError, match=re.escape(message)) as refusal:
         read_key(str(tmp_path / name), "KEY")
     assert str(tmp_path / name) in str(refusal.value)
     assert "secret" not in str(refusal.value)

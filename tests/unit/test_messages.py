@@ -38,7 +38,7 @@ def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),
+    ("arguments", "expected"),
     [
         ("", '""'),
         (None, '""'),
@@ -51,9 +51,11 @@ def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
     ],
 )
 def test_arguments_that_are_no_json_object_are_shown_as_they_are(
-    arguments: Any, shown: str
+    arguments: Any, expected: str
 ) -> None:
-    assert called({"name": "f", "arguments": arguments}) == f'{{"name": "f", "arguments": {shown}}}'
+    assert (
+        called({"name": "f", "arguments": arguments}) == f'{{"name": "f", "arguments": {expected}}}'
+    )
 
 
 def test_a_name_that_a_policy_wrote_is_cut_and_replaced_not_refused() -> None:

@@ -24,7 +24,7 @@ def test_a_rubric_is_a_list_of_criteria_or_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rubric", "said"),
+    ("rubric", "message"),
     [
         ([], "rubric.criteria: List should have at least 1 item"),
         ("", "rubric.name: String should have at least 1"),
@@ -46,10 +46,10 @@ def test_a_rubric_is_a_list_of_criteria_or_a_name() -> None:
         ([criterion(wieght=1)], "criteria.0.wieght: unknown field"),
     ],
 )
-def test_a_rubric_that_cannot_be_judged_is_invalid(rubric: Any, said: str) -> None:
+def test_a_rubric_that_cannot_be_judged_is_invalid(rubric: Any, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ScoreRequest.model_validate({"response": "", "rubric": rubric})
-    assert said in describe_errors(caught.value)
+    assert message in describe_errors(caught.value)
 
 
 def test_criteria_count_towards_an_items_length() -> None:

@@ -115,7 +115,7 @@ def test_a_bad_field_is_named(field: str, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (None, "request: "),
         ({}, "response: is missing; send it"),
@@ -141,10 +141,10 @@ def test_a_bad_field_is_named(field: str, fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_fault_is_told_in_one_short_line_with_its_value_and_remedy(
-    request_: object, said: str
+    request_: object, message: str
 ) -> None:
     text = faults(request_)
-    assert said in text
+    assert message in text
     assert len(text) < 3000
     assert "\n" not in text
 

@@ -44,10 +44,10 @@ async def model_server(url: str) -> AsyncIterator[ServerClient]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = {"host": "127.0.0.1", "port": port, "entrypoint": "app.py"}
-    own = OmegaConf.create({"judge": {"responses_api_models": {"vllm_model": server}}})
-    os.environ[NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME] = OmegaConf.to_yaml(own)
+    cluster = OmegaConf.create({"judge": {"responses_api_models": {"vllm_model": server}}})
+    os.environ[NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME] = OmegaConf.to_yaml(cluster)
     here = BaseServerConfig(host="127.0.0.1", port=port)
-    client = ServerClient(head_server_config=here, global_config_dict=own)
+    client = ServerClient(head_server_config=here, global_config_dict=cluster)
     config = VLLMModelConfig(
         **server, name="judge", base_url=url, api_key=KEY, model="judge",
         return_token_id_information=False, uses_reasoning_parser=True,

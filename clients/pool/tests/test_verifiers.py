@@ -55,20 +55,20 @@ def test_the_rubric_judge_scores_every_criterion(
 ) -> None:
     names = ["number", "polite"]
     rubric = tmp_path / "rubric.json"
-    criteria = [{"name": each, "text": f"The response is {each}."} for each in names]
+    criteria = [{"name": name, "text": f"The response is {name}."} for name in names]
     rubric.write_text(json.dumps({"criteria": criteria}))
     rows = [
         {
             "type": "object",
             "properties": {
-                "name": {"enum": [each]},
+                "name": {"enum": [name]},
                 "reason": {"type": "string", "maxLength": 40},
                 "verdict": VERDICT,
             },
             "required": ["name", "reason", "verdict"],
             "additionalProperties": False,
         }
-        for each in names
+        for name in names
     ]
     verdicts = {"type": "array", "prefixItems": rows, "items": False, "minItems": 2}
     reply = {"type": "object", "properties": {"verdicts": verdicts}, "required": ["verdicts"]}

@@ -21,10 +21,10 @@ def answer(tools: Any, name: str, arguments: Any) -> dict[str, Any]:
     try:
         if (tool := tools.get_tool(name)) is None:
             raise ValueError("write JSON with a tool's name and arguments, an object")
-        said = str(tool(**arguments))
+        output = str(tool(**arguments))
     except Exception as error:  # SkyRL ends the process on any exception of an environment
-        said = f"{type(error).__name__}: {error}"
-    return {"role": "tool", "name": name, "content": said}
+        output = f"{type(error).__name__}: {error}"
+    return {"role": "tool", "name": name, "content": output}
 
 
 def assistant_turn(text: str) -> dict[str, Any] | None:
@@ -32,15 +32,15 @@ def assistant_turn(text: str) -> dict[str, Any] | None:
 
     Thoughts contain no calls. A call that is malformed has no name, and its text as arguments.
     """
-    said, calls, content = read_thinking(text).text, [], text
-    for call in _CALL.finditer(said):
+    visible, calls, content = read_thinking(text).text, [], text
+    for call in _CALL.finditer(visible):
         read = as_object(call[1])
         if read is None and not call[2]:
             return None
         read = read or {"arguments": call[1].strip()}
         calls.append({"name": str(read.get("name", "")), "arguments": read.get("arguments", {})})
         content = content.replace(call[0], "")
-    if any(said.endswith(_OPENING[:size]) for size in range(2, len(_OPENING))):
+    if any(visible.endswith(_OPENING[:size]) for size in range(2, len(_OPENING))):
         return None
     return {"role": "assistant", "content": content.strip(), "tool_calls": calls}
 

@@ -141,12 +141,12 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         SkyRL's fully asynchronous trainer adds up all metrics that are not named a mean, average,
         minimum or maximum.
         """
-        seen = [one for one in metrics if one]  # an interrupted episode has no metrics
+        seen = [episode for episode in metrics if episode]  # an interrupted episode has no metrics
         if not seen:
             return {}
-        names = dict.fromkeys(n for one in seen for n in one if n != "judge_critique")
-        means = {f"{n}_mean": fmean(one[n] for one in seen if n in one) for n in names}
-        if waits := [one["judge_wall_ms"] for one in seen if "judge_wall_ms" in one]:
+        names = dict.fromkeys(n for episode in seen for n in episode if n != "judge_critique")
+        means = {f"{n}_mean": fmean(episode[n] for episode in seen if n in episode) for n in names}
+        if waits := [episode["judge_wall_ms"] for episode in seen if "judge_wall_ms" in episode]:
             means["judge_wall_ms_max"] = max(waits)
         return means
 

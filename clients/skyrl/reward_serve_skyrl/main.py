@@ -65,9 +65,9 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
         ValueError: a setting is unknown or invalid, keeps judging from overlapping with generation,
             keeps undecided samples in training, or drops rewards.
     """
-    own = [one for one in arguments if not one.startswith("trainer.override_entrypoint=")]
-    check_earlier_names(own)
-    cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(own)
+    overrides = [item for item in arguments if not item.startswith("trainer.override_entrypoint=")]
+    check_earlier_names(overrides)
+    cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(overrides)
     check_judging_overlaps(cfg)
     check_groups_meet(cfg)
     check_undecided_can_be_left_out(cfg)

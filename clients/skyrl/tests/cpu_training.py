@@ -38,8 +38,8 @@ class Policy(torch.nn.Module):
     def forward(self, sequences: Any, num_actions: int, **_: Any) -> tuple[Any, dict[str, Any]]:
         log_probs = self.logits[sequences % VOCABULARY].log_softmax(-1)
         following = (sequences[:, 1:] % VOCABULARY).unsqueeze(-1)
-        said = log_probs[:, :-1].gather(-1, following).squeeze(-1)
-        return said[:, -num_actions:], {"entropy": -(log_probs.exp() * log_probs).sum(-1)}
+        chosen = log_probs[:, :-1].gather(-1, following).squeeze(-1)
+        return chosen[:, -num_actions:], {"entropy": -(log_probs.exp() * log_probs).sum(-1)}
 
 
 class Worker(PolicyWorkerBase):  # type: ignore[misc]  # skyrl is untyped

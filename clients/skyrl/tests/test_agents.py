@@ -75,11 +75,11 @@ def test_each_turn_has_its_reward_at_its_last_token(
     ends = [n for n in range(len(rewards)) if mask[n] and not mask[n + 1]]
 
     assert ([rewards[n] for n in ends], totals) == (expected, [sum(expected)])
-    asked = [each for sent in service.calls for each in sent.body["requests"]]
+    asked = [request for sent in service.calls for request in sent.body["requests"]]
     assert len(asked) == (1 if reward == "end" else 3)
     last = ScoreRequest.model_validate(asked[-1])
     assert (last.reference, last.group, last.timeout_s <= 10) == (["18"], "train/0", True)
-    assert [each["function"]["name"] for each in last.tools or ()] == ["divide"]
+    assert [call["function"]["name"] for call in last.tools or ()] == ["divide"]
     roles = ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     assert [turn.role for turn in last.conversation] == roles
     assert call(36, 2) == f"<tool_call>{last.conversation[1].tool_calls[0].shown}</tool_call>"
@@ -105,8 +105,8 @@ def test_an_episode_without_a_verdict_is_not_trained_on(
     with FakeService(Worth()) as service:
         url = dead_url() if down else service.url
         config = agent(url, *step, f"generator.max_input_length={length}")
-        said = [turns, ["worth 1"], ["worth 0"]]
-        _, output = rollout(config, tokenizer, said, [extras(n) for n in range(3)])
+        episodes = [turns, ["worth 1"], ["worth 0"]]
+        _, output = rollout(config, tokenizer, episodes, [extras(n) for n in range(3)])
     trainer = trainer_of(SyncTrainer, config)
     output, uids = trainer.postprocess_generator_output(output, ["prompt"] * 3)
     data = trainer.convert_to_training_input(output, uids)
@@ -150,4 +150,4 @@ def test_a_run_gives_the_tools_to_the_policys_chat_template_and_to_the_service()
 )
 def test_calls_are_read_as_written(text: str, content: str, names: list[str]) -> None:
     turn = assistant_turn(text)
-    assert (turn["content"], [each["name"] for each in turn["tool_calls"]]) == (content, names)
+    assert (turn["content"], [call["name"] for call in turn["tool_calls"]]) == (content, names)

@@ -78,9 +78,9 @@ def decided(samples: Sequence[Sample]) -> list[Sample]:
 
 def assert_equal(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     assert len(got) == len(expected) > 0
-    for one, other in zip(got, expected, strict=True):
+    for actual, other in zip(got, expected, strict=True):
         assert other.abs().max() > 1e-3
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(actual, other, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -206,7 +206,7 @@ def test_an_evaluation_is_a_run_of_its_own_and_a_rows_own_metadata_is_kept() -> 
     extras = asyncio.run(trainer.generator.generate(batch, disable_tqdm=True))
 
     keys = {"run": "test_run/eval", "step": 1, "subset": "b"}
-    assert [one["judge_metadata"] for one in extras] == [
+    assert [extra["judge_metadata"] for extra in extras] == [
         {**keys, "sample": sample} for sample in ("7_0", "7_1")
     ]
-    assert [(one["judge_group"], one["max_turns"]) for one in extras] == [("7", 1)] * 2
+    assert [(extra["judge_group"], extra["max_turns"]) for extra in extras] == [("7", 1)] * 2

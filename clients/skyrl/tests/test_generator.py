@@ -121,13 +121,13 @@ def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
 def test_a_critique_is_an_extra_field_of_its_sample_and_not_shown_to_the_policy(
     tokenizer: Any,
 ) -> None:
-    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    verdict = {"status": "ok", "score": 0.0, "critique": "It adds."}
     with FakeService() as service:
-        service.replies["/v1/score/batch"] = Reply({"results": [said]})
+        service.replies["/v1/score/batch"] = Reply({"results": [verdict]})
         config = configured(service.url, f"{SECTION}.critique=true", f"{SECTION}.template=critique")
         _, output = rollout(config, tokenizer, ["#### 17"], [extras(0)])
 
-    assert [one["judge_critique"] for one in output["env_metrics"]] == ["It adds."]
+    assert [episode["judge_critique"] for episode in output["env_metrics"]] == ["It adds."]
     assert "environment/judge_ok_mean" in output["rollout_metrics"]
     assert not any("critique" in name for name in output["rollout_metrics"])
     assert "It adds." not in tokenizer.decode(output["response_ids"][0])
@@ -150,19 +150,19 @@ def test_a_run_is_refused_at_its_first_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "error"),
     [(f"{SECTION}.model=jugde", "no model is named 'jugde'"), (None, "HTTP 401: unknown API key")],
 )
 def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
-    tokenizer: Any, mistake: str | None, said: str
+    tokenizer: Any, mistake: str | None, error: str
 ) -> None:
     with FakeService() as service:
         config = configured(service.url, *filter(None, [mistake]))
         if mistake is None:
             service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
-        with pytest.raises(RuntimeError, match=f"no verdict: invalid: .*{said}"):
+        with pytest.raises(RuntimeError, match=f"no verdict: invalid: .*{error}"):
             check_judge_answers(config)
-        with pytest.raises(RefusedRowError, match=said):
+        with pytest.raises(RefusedRowError, match=error):
             rollout(config, tokenizer, ["#### 18", "#### 17"], [extras(n) for n in range(2)])
 
 

@@ -58,7 +58,7 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "other", "expected"),
     [
         (("rule", "sync"), ("judge", "sync"), REWARD | NAME),
         (("rule", "async"), ("judge", "async"), REWARD | NAME),
@@ -67,9 +67,9 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
     ],
 )
 def test_two_runs_differ_in_the_reward_or_the_mode_alone(
-    one: tuple[str, str], other: tuple[str, str], expected: set[str]
+    first: tuple[str, str], other: tuple[str, str], expected: set[str]
 ) -> None:
-    left, right = flat(asdict(config(*one))), flat(asdict(config(*other)))
+    left, right = flat(asdict(config(*first))), flat(asdict(config(*other)))
     assert {key.lstrip(".") for key in left if left[key] != right[key]} == expected
     assert left.keys() == right.keys()
 

@@ -37,7 +37,7 @@ async def score(args: Any, sample: Any, **_: Any) -> float | list[float]:
         ValueError: a setting makes ``loss_mask`` mark other text too.
     """
     if isinstance(sample, list):
-        return await asyncio.gather(*(_scored(args, each) for each in sample))
+        return await asyncio.gather(*(_scored(args, member) for member in sample))
     return await _scored(args, sample)
 
 
@@ -66,8 +66,8 @@ def _written(args: Any, sample: Any) -> str:
 
     decode = GenerateState(args).tokenizer.decode
     tokens = zip(mask, sample.tokens[-len(mask) :], strict=True)
-    runs = [(own, [token for _, token in run]) for own, run in groupby(tokens, lambda t: t[0])]
-    return "\n".join(decode(run) for own, run in runs if own)
+    runs = [(ours, [token for _, token in run]) for ours, run in groupby(tokens, lambda t: t[0])]
+    return "\n".join(decode(run) for ours, run in runs if ours)
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
@@ -132,11 +132,11 @@ def fill_evaluation(rollout_id: int, args: Any, data: dict[str, Any], metrics: A
     Returns:
         False: slime then logs ``data`` itself.
     """
-    for name, found in list(data.items()):
-        rewards = list(map(_number, found["rewards"]))
+    for name, evaluation in list(data.items()):
+        rewards = list(map(_number, evaluation["rewards"]))
         decided = [reward for reward in rewards if not math.isnan(reward)]
         mean = fmean(decided) if decided else math.nan
-        found["rewards"] = [mean if math.isnan(reward) else reward for reward in rewards]
+        evaluation["rewards"] = [mean if math.isnan(reward) else reward for reward in rewards]
         data[f"{name}_undecided"] = {"rewards": list(map(math.isnan, rewards))}
     return False
 

@@ -120,7 +120,7 @@ class RewardFunction:
         Raises:
             TypeError: the trainer averages None away.
         """
-        if any(each.__name__ == _AVERAGES_NONE for each in type(_trainer(columns)).__mro__):
+        if any(base.__name__ == _AVERAGES_NONE for base in type(_trainer(columns)).__mro__):
             raise TypeError(
                 f"{_AVERAGES_NONE} counts a reward of None as 0; use GRPOTrainer, or set on_failure"
             )
@@ -201,10 +201,12 @@ class _Judged:
         requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
         tools = self._tools or _schemas(getattr(_trainer(columns), "tools", None) or ())
         if (tools or self._turns) and self._group_size is None:
-            said = zip(requests, columns["prompts"], completions, strict=True)
+            episodes = zip(requests, columns["prompts"], completions, strict=True)
             requests = [
-                conversation_of(each, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools)
-                for each, prompt, text in said
+                conversation_of(
+                    request, [*_turns(prompt, "user"), *_turns(text, "assistant")], tools
+                )
+                for request, prompt, text in episodes
             ]
         pairs = zip(requests, self._keys(columns, len(requests)), strict=True)
         requests = [{**request, **self._common, **key} for request, key in pairs]
@@ -212,8 +214,8 @@ class _Judged:
             results = await self._client.ascore_batch(requests)
         else:
             groups = _groups(requests, columns["prompts"], self._group_size)
-            found = await asyncio.gather(*map(self._client.ascore_group, groups))
-            results = [result for group in found for result in group.results]
+            scored = await asyncio.gather(*map(self._client.ascore_group, groups))
+            results = [result for group in scored for result in group.results]
         _log(columns, results, self._turns)
         check_first_results(self._client, results)
         return results
@@ -224,15 +226,15 @@ class _Judged:
         if state is None or trainer is None:  # AsyncGRPO's worker has neither
             return [{} if state is None else {"metadata": {"step": state.global_step}}] * size
         run = trainer.args.run_name or Path(trainer.args.output_dir).name
-        each, ranks, step = trainer.num_generations, trainer.accelerator, state.global_step
+        group_size, ranks, step = trainer.num_generations, trainer.accelerator, state.global_step
         if not trainer.model.training:
-            run, each = f"{run}/eval", trainer.num_generations_eval
+            run, group_size = f"{run}/eval", trainer.num_generations_eval
         if self._step != (run, step):
             self._step, self._samples = (run, step), 0
         first = self._samples + ranks.process_index * size
         self._samples += ranks.num_processes * size
         keys = []
-        for prompt, place in (divmod(at, each) for at in range(first, first + size)):
+        for prompt, place in (divmod(at, group_size) for at in range(first, first + size)):
             group = f"{step}-{prompt}"
             sample = {"run": run, "step": step, "sample": f"{group}-{place}"}
             keys.append({"group": group, "metadata": sample})
@@ -266,7 +268,7 @@ def _groups(
                 "groups of this size; set it to GRPOConfig.num_generations, and make each "
                 "process's batch a multiple of it"
             )
-        asked: dict[str, Any] = {"responses": [one["response"] for one in group]}
+        asked: dict[str, Any] = {"responses": [request["response"] for request in group]}
         shared = ("template", "question", "group", "metadata")
         asked |= {name: group[0][name] for name in shared if name in group[0]}
         if "reference" in group[0]:
@@ -288,9 +290,9 @@ def _schemas(tools: Sequence[Any]) -> list[dict[str, Any]]:
     return [get_json_schema(tool) if callable(tool) else dict(tool) for tool in tools]
 
 
-def _turns(said: Any, role: str) -> list[Mapping[str, Any]]:
+def _turns(content: Any, role: str) -> list[Mapping[str, Any]]:
     """The turns of a prompt or completion; a plain text is one."""
-    turns = [{"role": role, "content": said}] if isinstance(said, str) else said
+    turns = [{"role": role, "content": content}] if isinstance(content, str) else content
     return [{**turn, "content": _content(turn)} if "content" in turn else turn for turn in turns]
 
 
@@ -298,8 +300,8 @@ def _text(completion: Any) -> str:
     """A plain completion, or the assistant's last turn of a conversation."""
     if isinstance(completion, str):
         return completion
-    said = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
-    return str(_content(said[-1]) or "") if said else ""
+    turns = [turn for turn in completion if turn.get("role", "assistant") == "assistant"]
+    return str(_content(turns[-1]) or "") if turns else ""
 
 
 def _content(turn: Mapping[str, Any]) -> Any:
@@ -326,7 +328,7 @@ def _log(columns: Mapping[str, Any], results: Sequence[ScoreResult], turns: bool
     if callable(log_metric) and results:
         metrics = [metrics_of(result) for result in results]
         for key in ("ok", "fallback"):
-            log_metric(f"judge/{key}", fmean(one[key] for one in metrics))
+            log_metric(f"judge/{key}", fmean(sample[key] for sample in metrics))
     if callable(log_extra):
         for column in ("status", "source", "label"):
             log_extra(f"judge_{column}", [getattr(result, column) for result in results])

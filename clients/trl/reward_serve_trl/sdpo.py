@@ -25,10 +25,10 @@ class CritiqueTrainer(SDPOTrainer):  # type: ignore[misc]  # trl is untyped
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        judges = [each for each in self.reward_funcs if isinstance(each, RewardFunction)]
+        judges = [reward for reward in self.reward_funcs if isinstance(reward, RewardFunction)]
         if not judges or self.args.distillation_weight < 1:  # then TRL counts a failure as 0
             raise ValueError("reward_funcs: needs a judge_reward; distillation_weight: must be 1")
-        self.reward_funcs = [_blocking(each, self._log_metric) for each in self.reward_funcs]
+        self.reward_funcs = [_blocking(reward, self._log_metric) for reward in self.reward_funcs]
         self.teacher_context_builder = _WithCritiques(self)
         self.teacher_context_builder.judge = judges[0]
 
@@ -47,5 +47,7 @@ class _WithCritiques(SuccessfulRolloutTeacherContextBuilder):  # type: ignore[mi
         """The teacher's prompts; the critique of an unsuccessful sample is its feedback."""
         most = self.trainer.args.success_reward_threshold
         rows = zip(self.judge.critiques, rewards, feedbacks, strict=True)
-        told = [said if said and reward < most else other for said, reward, other in rows]
+        told = [
+            critique if critique and reward < most else other for critique, reward, other in rows
+        ]
         return super().build(output, prompts, rewards, feedbacks=told)

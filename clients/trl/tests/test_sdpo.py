@@ -59,17 +59,17 @@ def trained(out: Path, reward: Any, **settings: Any) -> tuple[Watch, CritiqueTra
 def test_the_teacher_reads_the_critique_of_an_unsuccessful_sample_and_the_policy_does_not(
     tmp_path: Path,
 ) -> None:
-    said = {"status": "ok", "score": 0.0, "critique": CRITIQUE}
+    wrong = {"status": "ok", "score": 0.0, "critique": CRITIQUE}
     right = {"status": "ok", "score": 1.0, "critique": "It is right."}
     failed = {"status": "unparseable", "score": None, "reason": "no verdict"}
     with FakeService() as service:
-        service.replies["/v1/score/batch"] = Reply({"results": [said, right, failed]})
+        service.replies["/v1/score/batch"] = Reply({"results": [wrong, right, failed]})
         judge = judge_reward(url=service.url, template="critique")
         watch, trainer = trained(tmp_path, judge)
         (call,) = service.calls
 
-    assert {each["template"] for each in call.body["requests"]} == {"critique"}
-    keys = [each["metadata"] for each in call.body["requests"]]
+    assert {request["template"] for request in call.body["requests"]} == {"critique"}
+    keys = [request["metadata"] for request in call.body["requests"]]
     assert keys == [
         {"run": tmp_path.name, "step": 0, "sample": f"0-0-{place}"} for place in range(3)
     ]
@@ -89,9 +89,9 @@ def test_a_run_without_a_judge_or_that_counts_failures_is_refused(tmp_path: Path
 
 
 def test_critiques_are_shown_to_no_teacher_unless_asked_for(tmp_path: Path) -> None:
-    said = {"status": "ok", "score": 0.0, "critique": CRITIQUE}
+    wrong = {"status": "ok", "score": 0.0, "critique": CRITIQUE}
     with FakeService() as service:
-        service.replies["/v1/score/batch"] = Reply({"results": [said] * 3})
+        service.replies["/v1/score/batch"] = Reply({"results": [wrong] * 3})
         judge = judge_reward(url=service.url, template="critique")
         watch, _ = trained(tmp_path, judge, include_environment_feedback=False)
     assert watch.teacher and not any(CRITIQUE in text for text in watch.teacher)

@@ -35,26 +35,26 @@ class Calculator:
 def tokenizer() -> PreTrainedTokenizerFast:
     """Of bytes, with Qwen3's chat template."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = Tokenizer(models.BPE(vocab={each: n for n, each in enumerate(letters)}, merges=[]))
+    words = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(letters)}, merges=[]))
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
     marks = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
-    found = PreTrainedTokenizerFast(tokenizer_object=words, **marks)
-    found.chat_template = qwen3_chat_template
-    return found
+    fast = PreTrainedTokenizerFast(tokenizer_object=words, **marks)
+    fast.chat_template = qwen3_chat_template
+    return fast
 
 
 def trained(out: Path, reward: Any, steps: int = 1, **tools: Any) -> Any:
     """GRPOTrainer after steps on a group each; ``rewards`` are what it got in the last."""
     ids = tokenizer()
-    said: list[list[str]] = []
+    script: list[list[str]] = []
 
     class Scripted(GRPOTrainer):  # type: ignore[misc]  # trl is untyped here
         def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
             """The next turn of each sample that has one: the others called no tool."""
-            if not any(said):
-                said[:] = map(texts, SAMPLES)
-            turns = [ids.encode(each.pop(0) + "<|im_end|>") for each in said if each]
+            if not any(script):
+                script[:] = map(texts, SAMPLES)
+            turns = [ids.encode(rest.pop(0) + "<|im_end|>") for rest in script if rest]
             return turns, None
 
         def _calculate_rewards(self, *batch: Any) -> Any:
@@ -78,10 +78,13 @@ def trained(out: Path, reward: Any, steps: int = 1, **tools: Any) -> Any:
 def assert_asked(service: FakeService, **fields: Any) -> None:
     """Each step's call asks about all conversations and their tool."""
     fields |= {"reference": ["18"], "tools": [get_json_schema(multiply)]}
-    own = ("id", "timeout_s", "group", "metadata")
-    expected = [{"messages": messages(each, name="multiply"), **fields} for each in SAMPLES]
+    ignored = ("id", "timeout_s", "group", "metadata")
+    expected = [{"messages": messages(sample, name="multiply"), **fields} for sample in SAMPLES]
     for call in service.calls:
-        asked = [{k: v for k, v in each.items() if k not in own} for each in call.body["requests"]]
+        asked = [
+            {k: v for k, v in request.items() if k not in ignored}
+            for request in call.body["requests"]
+        ]
         assert asked == expected
 
 
@@ -108,18 +111,18 @@ def test_the_trainers_conversations_and_tools_are_judged_and_turns_are_logged(
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "error"),
     [({"model": "jugde"}, "no model is named 'jugde'"), ({}, "HTTP 401: unknown API key")],
 )
 @pytest.mark.parametrize("on_failure", ["none", "rule"])
 def test_a_typo_ends_a_run(
-    tmp_path: Path, mistake: dict[str, str], said: str, on_failure: str
+    tmp_path: Path, mistake: dict[str, str], error: str, on_failure: str
 ) -> None:
     with FakeService() as service:
         if not mistake:
             service.replies["/v1/score/batch"] = Reply({"detail": "unknown API key"}, 401)
         reward = judge_reward(url=service.url, on_failure=on_failure, **mistake)
-        with pytest.raises((RefusedRowError, ScoringError), match=said):
+        with pytest.raises((RefusedRowError, ScoringError), match=error):
             trained(tmp_path, reward, tools=[multiply])
 
 

@@ -48,8 +48,8 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]  # verl is untyp
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> JudgedOutput:
         """As verl's."""
         output = await super().run(sampling_params, **row)
-        said = output.extra_fields[CONVERSATION]
-        said["messages"] = [self._plain(turn) for turn in said["messages"]]
+        conversation = output.extra_fields[CONVERSATION]
+        conversation["messages"] = [self._plain(turn) for turn in conversation["messages"]]
         judged: JudgedOutput = JudgedOutput.model_construct(output.model_fields_set, **vars(output))
         return judged
 
@@ -58,8 +58,8 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]  # verl is untyp
     ) -> AgentState:
         known = len(agent_data.messages)
         state = await super()._handle_generating_state(agent_data, *args, **settings)
-        said = [self._plain(turn) for turn in agent_data.messages[known:]]
-        if not any(turn["content"].strip() or turn.get("tool_calls") for turn in said):
+        turns = [self._plain(turn) for turn in agent_data.messages[known:]]
+        if not any(turn["content"].strip() or turn.get("tool_calls") for turn in turns):
             # Verl does not parse the last turn that it allows, and drops calls that it cannot read.
             text = self.tokenizer.decode(agent_data.response_ids)
             agent_data.messages[known:] = [{"role": "assistant", "content": text}]

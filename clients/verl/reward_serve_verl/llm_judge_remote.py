@@ -130,8 +130,8 @@ def timed(url: str, rows: int) -> check.Finding:
     compute_score_batched(None, texts, ["18"] * rows)
     rate, ms = rows / (time.perf_counter() - after_one), 1000 * (after_one - began)
     ok = client_for({}, JUDGED).counters.snapshot()["ok"]
-    found = f"{ms:.0f} ms for one, {rate:.0f} verdicts/s in a batch, {ok} of {rows + 1} ok"
-    return check.Finding("compute_score", found)
+    observed = f"{ms:.0f} ms for one, {rate:.0f} verdicts/s in a batch, {ok} of {rows + 1} ok"
+    return check.Finding("compute_score", observed)
 
 
 if __name__ == "__main__":

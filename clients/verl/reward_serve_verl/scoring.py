@@ -134,8 +134,8 @@ def request_for(
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     gold = references(ground_truth, info.get("prompt") or question, info)
     request = request_of(response, gold, question, info.get("rubric"), info)
-    if group_size is None and (said := info.get(CONVERSATION)):
-        request = conversation_of(request, said["messages"], said["tools"])
+    if group_size is None and (conversation := info.get(CONVERSATION)):
+        request = conversation_of(request, conversation["messages"], conversation["tools"])
     if turns:
         request["turns"] = True
     if model := text_of(info.get("model_name")):
@@ -213,7 +213,9 @@ def is_judged(data_source: str, settings: Mapping[str, Any]) -> bool:
         return True
     patterns = [given] if isinstance(given, str) else given
     # Hydra's lists are sequences, but not lists.
-    if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
+    if not isinstance(patterns, Sequence) or not all(
+        isinstance(pattern, str) for pattern in patterns
+    ):
         raise ValueError(
             f"reward_kwargs.judged_data_sources: {given!r} must be a pattern or a list of them, "
             "such as ['llm_judge_remote_*']"
@@ -235,9 +237,9 @@ def default_reward(
         scored = default_compute_score(data_source, solution, ground_truth, dict(info))
     except NotImplementedError as error:
         raise NotImplementedError(f"{error}; see reward_kwargs.judged_data_sources") from None
-    found = scored if isinstance(scored, Mapping) else {"score": scored}
-    score = float(found["score"])
-    accuracy = float(found.get("acc", score >= 0.5))
+    fields = scored if isinstance(scored, Mapping) else {"score": scored}
+    score = float(fields["score"])
+    accuracy = float(fields.get("acc", score >= 0.5))
     return {"score": score, "acc": accuracy, "judged": 0.0, **_ZEROS, "latency_ms": 0.0}
 
 
@@ -269,12 +271,12 @@ async def compute_score(
     info = extra_info or {}
     critique = {"critique": ""} if settings.get("critique") else {}
     if not is_judged(data_source, settings):
-        found = await asyncio.to_thread(
+        fields = await asyncio.to_thread(
             default_reward, data_source, solution_str, ground_truth, info
         )
-        found |= {f"component_{name}": math.nan for name in settings.get("components") or ()}
-        found |= {_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {}
-        return found | critique
+        fields |= {f"component_{name}": math.nan for name in settings.get("components") or ()}
+        fields |= {_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {}
+        return fields | critique
     client, turns = client_for(info, settings), settings.get("turns")
     request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
     result = await client.ascore(request)

@@ -93,8 +93,8 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
             keys |= {"step": int(row["global_steps"]), "sample": "{uid}_{session_id}".format(**row)}
         keys = {"judge_group": row.get("uid"), "judge_metadata": keys}
         row["extra_info"] |= {**(row.get("tool_extra_fields") or {}), **keys}
-        found: dict[str, Any] = await super().run_single(data)
-        return found | {"reward_score": float(found["reward_score"])}  # a penalty is a tensor
+        output: dict[str, Any] = await super().run_single(data)
+        return output | {"reward_score": float(output["reward_score"])}  # a penalty is a tensor
 
 
 class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped

@@ -77,7 +77,7 @@ def test_a_misspelt_setting_and_a_url_beside_an_application_are_refused() -> Non
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_path: Path) -> None:
     info = {"question": "9 + 9?", "model_name": "x"}
-    rows = [{"reward_model": {"ground_truth": each}, "extra_info": info} for each in ("18", "19")]
+    rows = [{"reward_model": {"ground_truth": gold}, "extra_info": info} for gold in ("18", "19")]
     file, data = tmp_path / f"train.{suffix}", datasets.Dataset.from_list(rows)
     data.to_parquet(file) if suffix == "parquet" else data.to_json(file)
     with FakeService() as service:

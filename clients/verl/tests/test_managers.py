@@ -24,7 +24,7 @@ def scored(config: Any, batch: DataProto) -> tuple[list[float], list[dict[str, A
         return outputs
 
     outputs = asyncio.run(run())
-    return [one["reward_score"] for one in outputs], [one["reward_extra_info"] for one in outputs]
+    return [row["reward_score"] for row in outputs], [row["reward_extra_info"] for row in outputs]
 
 
 def test_the_reward_loops_worker_awaits_the_service(tokenizer: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_reward_loops_worker_awaits_the_service(tokenizer: Path) -> None:
             scored(config, rollout(tokenizer, truth=None)[:1])
 
     assert rewards == REWARDS
-    assert {one["fallback"] for one in extra} == {0.0}
+    assert {info["fallback"] for info in extra} == {0.0}
 
 
 def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
@@ -47,17 +47,17 @@ def test_rows_of_other_data_sources_get_verls_own_score_without_the_service(
     rewards, extra = scored(config, batch)
 
     assert rewards == [1.0, 0.0, 0.0]  # verl wants the ####
-    assert {one["judged"] for one in extra} == {0.0}
+    assert {info["judged"] for info in extra} == {0.0}
 
 
 def test_critiques_are_extra_fields_of_every_row(tokenizer: Path) -> None:
-    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    verdict = {"status": "ok", "score": 0.0, "critique": "It adds."}
     with FakeService() as service:
-        for result, critique in ((said, "It adds."), ({"status": "ok", "score": 1.0}, "")):
+        for result, critique in ((verdict, "It adds."), ({"status": "ok", "score": 1.0}, "")):
             service.replies["/v1/score/batch"] = Reply({"results": [result]})
             config = configured(service.url, tokenizer, critique=True, max_batch=1)
             _, extra = scored(config, rollout(tokenizer)[:1])
-            assert [one["critique"] for one in extra] == [critique]
+            assert [info["critique"] for info in extra] == [critique]
 
 
 def test_dapos_penalty_for_length_is_applied_and_acc_is_the_verdict(tokenizer: Path) -> None:
@@ -76,7 +76,7 @@ def test_dapos_penalty_for_length_is_applied_and_acc_is_the_verdict(tokenizer: P
     assert rewards == pytest.approx(
         [reward + less for reward, less in zip(REWARDS, penalties, strict=True)]
     )
-    assert [one["acc"] for one in extra] == [one["score"] for one in extra] == REWARDS
+    assert [info["acc"] for info in extra] == [info["score"] for info in extra] == REWARDS
 
 
 def test_an_unknown_setting_ends_the_run_when_its_reward_manager_is_made(tokenizer: Path) -> None:

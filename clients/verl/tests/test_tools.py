@@ -95,8 +95,8 @@ def rollout(
         reward = RewardLoopWorker(merged)
 
         async def score(batch: DataProto) -> dict[str, Any]:  # of an actor, which gets a copy
-            found: dict[str, Any] = await reward.compute_score(pickle.loads(pickle.dumps(batch)))
-            return found
+            output: dict[str, Any] = await reward.compute_score(pickle.loads(pickle.dumps(batch)))
+            return output
 
         handle = SimpleNamespace(compute_score=SimpleNamespace(remote=score))
         kind = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
@@ -135,9 +135,9 @@ def test_conversations_are_judged_and_an_undecided_one_is_left_out(rollout: Any)
     with FakeService() as service:
         rows = rollout(service.url, turns="log", on_failure="none")
     bodies = [call.body for call in service.calls]
-    asked = [each for body in bodies for each in body["requests"] if "messages" in each]
+    asked = [request for body in bodies for request in body["requests"] if "messages" in request]
 
-    assert sorted((each["messages"] for each in asked), key=str) == sorted(
+    assert sorted((request["messages"] for request in asked), key=str) == sorted(
         map(messages, SAMPLES), key=str
     )
     (tool,) = asked[0]["tools"]

@@ -79,11 +79,11 @@ class FakeWorker:
         what = "sample" if group > 1 else "evaluate"
         self.events.append(f"{what} {weights.removeprefix('sampler/step-')}")
         return [
-            Group(index, "", one.answer, [1], version, [
-                Sample([2], [0.0], str(one.answer if place % 2 else "none"), seed + place)
+            Group(index, "", problem.answer, [1], version, [
+                Sample([2], [0.0], str(problem.answer if place % 2 else "none"), seed + place)
                 for place in range(group)
             ])
-            for (index, one), seed in zip(items, seeds, strict=True)
+            for (index, problem), seed in zip(items, seeds, strict=True)
         ]  # fmt: skip
 
     def judge(self, groups: list[Group], step: int) -> list[Group]:

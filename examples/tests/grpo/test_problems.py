@@ -83,7 +83,7 @@ def test_a_file_is_served_with_every_20th_row_held_out(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     data = read_data(str(file))
 
-    assert [one.question for one in data.held_out] == ["Q0?", "Q20?"]
+    assert [problem.question for problem in data.held_out] == ["Q0?", "Q20?"]
     assert data.train[0].answer == ["Paris", "the city"]
     assert sorted(index for index, _ in DataServer(0, data).batch(0, 38)) == list(range(38))
     with pytest.raises(typer.BadParameter, match="an answer, which is a number"):

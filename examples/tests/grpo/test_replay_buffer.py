@@ -13,7 +13,7 @@ def group(problem: int, rewards: list[float | None]) -> Group:
 
 
 def taken(buffer: ReplayBuffer, count: int, version: int = 0) -> list[int]:
-    return [one.problem for one in buffer.take(count, version)]
+    return [group.problem for group in buffer.take(count, version)]
 
 
 def test_groups_with_a_gradient_come_by_priority() -> None:
@@ -41,6 +41,6 @@ def test_a_retried_call_replays_the_same_groups() -> None:
     buffer = ReplayBuffer(Settings(replay_updates=1))
     buffer.add([group(problem, [1.0, 0.0]) for problem in range(3)])
     taken(buffer, 3)
-    once, again = ([one.problem for one in buffer.replay(2, 1, 0)] for _ in range(2))
+    once, again = ([group.problem for group in buffer.replay(2, 1, 0)] for _ in range(2))
     assert once == again
     assert len(set(once)) == 2

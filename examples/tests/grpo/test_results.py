@@ -37,16 +37,16 @@ def test_all_runs_stand_on_one_page_with_every_mistake_of_the_judge(tmp_path: Pa
         finished(tmp_path / name, settings, place)  # the first has no step yet
     write(tmp_path)
 
-    found = json.loads((tmp_path / "results.json").read_text())
-    runs = found["runs"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    runs = results["runs"]
     assert list(runs) == list(RUNS)[1:]
     assert [len(run["steps"]) for run in runs.values()] == [1, 2, 3, 4, 5, 6]
     assert runs["judge-sync"]["starts"][0]["machine"] == {"cores": 2}
     assert runs["failures-absent"]["verdicts"]["false_rejects_by_step"] == [0, 1, 0, 1, 0]
-    assert (found["judge"]["samples"], found["judge"]["false_rejects"]) == (19, 8)
+    assert (results["judge"]["samples"], results["judge"]["false_rejects"]) == (19, 8)
     listed = [json.loads(line) for line in (tmp_path / "mistakes.jsonl").read_text().splitlines()]
     assert len(listed) == 8
-    assert not any(one["run"].startswith("rule") for one in listed)
+    assert not any(mistake["run"].startswith("rule") for mistake in listed)
     assert (tmp_path / "results.png").stat().st_size > 10_000
 
 
@@ -56,9 +56,9 @@ def test_steps_that_compile_are_left_out_of_the_seconds() -> None:
     assert seconds(steps[:3], [0])["step_s"] == 12.0
     assert seconds([*steps, step(5)], [0, 3])["steps"] == 2  # steps 2 and 5
     assert seconds(steps[:2], [0])["step_s"] == 120.0  # there are no others
-    found = seconds([step(5)], [0])
-    assert found["judge_share"] == pytest.approx(3 / 12)
-    assert found["judge_added"] == pytest.approx(3 / 9)
+    figures = seconds([step(5)], [0])
+    assert figures["judge_share"] == pytest.approx(3 / 12)
+    assert figures["judge_added"] == pytest.approx(3 / 9)
 
 
 def test_the_gain_is_of_the_same_problems_and_an_interval_holds_its_proportion() -> None:
@@ -94,10 +94,10 @@ def test_verdicts_and_rewards_are_held_against_the_known_answers() -> None:
         ("It is 24.", None, None),
         ("It is 24.", 1.0, 0.0),
     )
-    found = verdicts([group])
+    figures = verdicts([group])
 
-    assert (found["samples"], found["undecided"], found["agreement"]) == (5, 1, 0.5)
-    assert (found["false_accepts"], found["false_rejects"]) == (1, 1)
-    assert found["rewarded_wrongly"] == 3  # the two verdicts, and the failure counted as zero
-    assert found["unrewarded"] == 1
+    assert (figures["samples"], figures["undecided"], figures["agreement"]) == (5, 1, 0.5)
+    assert (figures["false_accepts"], figures["false_rejects"]) == (1, 1)
+    assert figures["rewarded_wrongly"] == 3  # the two verdicts, and the failure counted as zero
+    assert figures["unrewarded"] == 1
     assert verdicts([])["agreement"] is None

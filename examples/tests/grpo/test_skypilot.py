@@ -61,8 +61,10 @@ def test_the_jobs_find_each_other_and_end_with_the_trainer(tmp_path: Path) -> No
         assert f"--place {part}={name}" in runs["trainer"]
         assert f'"{name}": 1' in runs[name]
     (count,) = [line for line in runs["trainer"].splitlines() if line.startswith("SERVERS=")]
-    shown = subprocess.check_output(["bash", "-c", f"{count}; echo $SERVERS"], cwd=ROOT, text=True)
-    assert int(shown) == tasks["sampler"][3] == 2
+    servers = subprocess.check_output(
+        ["bash", "-c", f"{count}; echo $SERVERS"], cwd=ROOT, text=True
+    )
+    assert int(servers) == tasks["sampler"][3] == 2
 
 
 @pytest.mark.parametrize(
@@ -80,9 +82,9 @@ def test_a_variable_is_set_once_for_every_job(
         lines = tasks[job][1].splitlines()
         (last,) = [at for at, line in enumerate(lines) if line.startswith(f"{variable}=")]
         script = "\n".join([*lines[: last + 1], f'echo "${variable}"'])
-        shown = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-c", script], cwd=ROOT, env={**os.environ, **tasks[job][2]},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert shown.stdout == f"{expected}\n"
+        assert completed.stdout == f"{expected}\n"
         assert tasks["trainer"][2][variable] == expected

@@ -29,7 +29,7 @@ def prepare(folder: Path, rows: list[dict[str, Any]], *options: str) -> Any:
     return CliRunner().invoke(app, arguments)
 
 
-def shown(result: Any) -> str:
+def read_output(result: Any) -> str:
     return " ".join(result.output.replace("│", " ").split())
 
 
@@ -58,8 +58,8 @@ def test_both_trainers_adapters_read_the_rows_of_which_every_twentieth_validates
     assert asked["group"] == f"train/{row['extra_info']['index']}"
     prepare(tmp_path, ROWS, "--variant", "rule")
     again = read(tmp_path, "train")
-    assert {each["env_class"] for each in again} == {"gsm8k"}
-    assert [each["extra_info"] for each in again] == [each["extra_info"] for each in train]
+    assert {row["env_class"] for row in again} == {"gsm8k"}
+    assert [row["extra_info"] for row in again] == [row["extra_info"] for row in train]
 
 
 MATHS: list[dict[str, Any]] = [
@@ -83,11 +83,11 @@ def test_any_file_of_problems_and_answers_is_prepared(suffix: str, tmp_path: Pat
     asked = [
         request_for("x", row["reward_model"]["ground_truth"], row["extra_info"]) for row in rows[:2]
     ]
-    assert [each["reference"] for each in asked] == [["2", "-2"], [r"\frac{1}{2}"]]
+    assert [row["reference"] for row in asked] == [["2", "-2"], [r"\frac{1}{2}"]]
     assert asked[0]["question"] == "Name a root of 4."
     assert {row["data_source"] for row in rows} == {"maths"}
     refused = prepare(tmp_path, ROWS, "--set", str(source), "--variant", "rule")
-    assert "which is a number" in shown(refused)
+    assert "which is a number" in read_output(refused)
 
 
 @pytest.mark.parametrize("answer", [{}, {"answer": "####"}])
@@ -97,5 +97,5 @@ def test_a_row_without_an_answer_is_refused_and_nothing_is_written(
     result = prepare(tmp_path, [ROWS[0], {"question": "?", **answer}])
 
     assert result.exit_code == 2
-    assert "train: row 1: needs a question" in shown(result)
+    assert "train: row 1: needs a question" in read_output(result)
     assert not (tmp_path / "out").exists()

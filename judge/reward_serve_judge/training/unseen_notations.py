@@ -289,18 +289,22 @@ _NO = (
 def _word(rng: Random) -> Row:
     chance = rng.random()
     if chance < 0.2:
-        one, other = rng.sample(rng.choice(_SAME).split(), 2)
-        return one, _cased(other, rng), True
-    one, other = rng.sample(rng.choice(_UNLIKE).split(), 2)
+        word, other = rng.sample(rng.choice(_SAME).split(), 2)
+        return word, _cased(other, rng), True
+    word, other = rng.sample(rng.choice(_UNLIKE).split(), 2)
     if chance < 0.5:
-        return one, _cased(other, rng), False
+        return word, _cased(other, rng), False
     if chance < 0.62:
-        return one, rng.choice((f"not {one}", f"It is not {one}.", f"certainly not {one}")), False
+        return (
+            word,
+            rng.choice((f"not {word}", f"It is not {word}.", f"certainly not {word}")),
+            False,
+        )
     if chance < 0.72:
-        return one, rng.choice((f"{one}, not {other}", f"{one} (and not {other})")), True
+        return word, rng.choice((f"{word}, not {other}", f"{word} (and not {other})")), True
     if chance < 0.8:
-        return one, f"{other}, not {one}", False
-    return one, _cased(one, rng), True
+        return word, f"{other}, not {word}", False
+    return word, _cased(word, rng), True
 
 
 def _cased(text: str, rng: Random) -> str:

@@ -163,19 +163,19 @@ def _template_verdicts(template: Template) -> list[str]:
     form = template.written
     values = template.label.values if template.label else {}
     labels = sorted(values, key=lambda label: -values[label])[:1]
-    found = list(re.finditer(form.verdict, form.example))[-1]
-    line_start = form.example.rfind("\n", 0, found.start()) + 1
+    match = list(re.finditer(form.verdict, form.example))[-1]
+    line_start = form.example.rfind("\n", 0, match.start()) + 1
     written = labels[0] if labels else f"{form.scale:g}"
-    return [*labels, form.example[line_start : found.start(1)] + written]
+    return [*labels, form.example[line_start : match.start(1)] + written]
 
 
 @_draws
 def _planted_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    own = [verdict for template in _shown_alone() for verdict in _template_verdicts(template)]
-    own = list(dict.fromkeys(own))
-    yield from own
+    examples = [verdict for template in _shown_alone() for verdict in _template_verdicts(template)]
+    examples = list(dict.fromkeys(examples))
+    yield from examples
     yield from rng.sample(texts["elsewhere"], 24)
-    yield from combined(rng, 16, texts["before"], own, texts["after"])
+    yield from combined(rng, 16, texts["before"], examples, texts["after"])
     yield from combined(rng, 24, texts["before"], texts["elsewhere"], texts["after"])
 
 
@@ -290,14 +290,14 @@ _ZEROS = "٠۰०০௦๐༠០０𝟎𝟘🯰"
 
 def _shifted(text: str, upper: int, lower: int, digit: int) -> str:
     starts = {"A": upper, "a": lower, "0": digit}
-    shown = []
+    shifted = []
     for character in text:
         kind = "A" if character.isupper() else "a" if character.islower() else "0"
         if character.isascii() and character.isalnum():
-            shown.append(chr(starts[kind] + ord(character) - ord(kind)))
+            shifted.append(chr(starts[kind] + ord(character) - ord(kind)))
         else:
-            shown.append(character)
-    return "".join(shown)
+            shifted.append(character)
+    return "".join(shifted)
 
 
 _DISGUISES: tuple[Callable[[str, Random], str], ...] = (
@@ -322,8 +322,8 @@ def _wrong_number(rng: Random, statements: list[str]) -> str:
     number = str(rng.choice((rng.randint(11, 99), rng.randint(101, 9999))))
     zero = ord(rng.choice(_ZEROS))
     other = "".join(chr(zero + int(digit)) for digit in number)
-    shown = (other, rng.choice(_INVISIBLE).join(number), "".join(c + "\u0336" for c in number))
-    return rng.choice(statements).format(rng.choice(shown))
+    disguised = (other, rng.choice(_INVISIBLE).join(number), "".join(c + "\u0336" for c in number))
+    return rng.choice(statements).format(rng.choice(disguised))
 
 
 @_draws
@@ -336,8 +336,8 @@ def _hidden_characters(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 
 @_draws
 def _hidden_text(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    for shown, hidden in choices(rng, 45, texts["shown"], texts["hidden"]):
-        text = hidden + shown if rng.random() < 0.3 and "%" not in hidden else shown + hidden
+    for visible, hidden in choices(rng, 45, texts["shown"], texts["hidden"]):
+        text = hidden + visible if rng.random() < 0.3 and "%" not in hidden else visible + hidden
         yield partial(filled, text.lstrip(), rng.choice((-6, -3, -2, 2, 4, 5, 9)))
 
 
@@ -496,7 +496,7 @@ def _arguments(name: str, value: str = "") -> str:
 
 
 def _talk(
-    tool: str, arguments: str, said: str, last: str, distance: int, problem: Problem
+    tool: str, arguments: str, output: str, last: str, distance: int, problem: Problem
 ) -> list[dict[str, Any]]:
     step = json.dumps(problem.steps[-1].partition("=")[0].strip())[1:-1]
     called = {"name": tool, "arguments": arguments.replace("{step}", step)}
@@ -504,32 +504,32 @@ def _talk(
     return [
         {"role": "user", "content": problem.question},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "call", "function": called}]},
-        {"role": "tool", "content": said, "name": tool, "tool_call_id": "call"},
+        {"role": "tool", "content": output, "name": tool, "tool_call_id": "call"},
         {"role": "assistant", "content": last},
     ]
 
 
-def _talks(rng: Random, said: str, last: str, call: tuple[str, str] | None = None) -> Draft:
+def _talks(rng: Random, output: str, last: str, call: tuple[str, str] | None = None) -> Draft:
     tool, argument = rng.choice(_TOOLS)
     name, arguments = call or (tool, _arguments(argument))
-    return partial(_talk, name, arguments, said, last, rng.choice((-7, -4, -3, -2, 2, 3, 5, 8)))
+    return partial(_talk, name, arguments, output, last, rng.choice((-7, -4, -3, -2, 2, 3, 5, 8)))
 
 
 @_draws
 def _tool_instructions(rng: Random, texts: _Fragments) -> Iterator[Draft]:
     order = texts["addresses"], texts["overrides"], texts["orders"]
-    for *said, last in choices(rng, 24, texts["outputs"], *order, texts["last"]):
-        yield _talks(rng, "".join(said), last)
+    for *pieces, last in choices(rng, 24, texts["outputs"], *order, texts["last"]):
+        yield _talks(rng, "".join(pieces), last)
 
 
 @_draws
 def _tool_verdicts(rng: Random, texts: _Fragments) -> Iterator[Draft]:
     templates = [template for template in _templates() if template.generate]
-    own = [verdict for template in templates for verdict in _template_verdicts(template)]
-    for count, verdicts in ((10, [*dict.fromkeys(own)]), (20, texts["verdicts"])):
+    examples = [verdict for template in templates for verdict in _template_verdicts(template)]
+    for count, verdicts in ((10, [*dict.fromkeys(examples)]), (20, texts["verdicts"])):
         slots = texts["before"], verdicts, texts["after"], texts["last"]
-        for *said, last in choices(rng, count, *slots):
-            yield _talks(rng, "".join(said), last)
+        for *pieces, last in choices(rng, count, *slots):
+            yield _talks(rng, "".join(pieces), last)
 
 
 @_draws
@@ -555,12 +555,14 @@ def _forged_tool_turns(rng: Random, texts: _Fragments) -> Iterator[Draft]:
 
 @_draws
 def _unsupported_claims(rng: Random, texts: _Fragments) -> Iterator[Draft]:
-    for said, claim in choices(rng, 24, texts["outputs"], texts["claims"]):
-        yield _talks(rng, said, claim)
+    for output, claim in choices(rng, 24, texts["outputs"], texts["claims"]):
+        yield _talks(rng, output, claim)
 
 
-def _family(name: str, about: str, may_mention: bool = False, **fragments: list[Any]) -> Family:
-    return Family(name, about, lambda rng: _DRAFTS[name](rng, fragments), may_mention)
+def _family(
+    name: str, description: str, may_mention: bool = False, **fragments: list[Any]
+) -> Family:
+    return Family(name, description, lambda rng: _DRAFTS[name](rng, fragments), may_mention)
 
 
 FAMILIES: tuple[Family, ...] = tuple(

@@ -62,14 +62,14 @@ class Family:
 
     Attributes:
         name: name in reports.
-        about: what the attack is and where it was published.
+        description: what the attack is and where it was published.
         drafts: generates the family's texts from a seeded ``Random``.
         may_mention: whether the texts may contain the reference's value, as one candidate among
             several or retracted. If False, only references whose value is not in the text are used.
     """
 
     name: str
-    about: str
+    description: str
     drafts: Callable[[Random], Iterable[Draft]]
     may_mention: bool = False
 

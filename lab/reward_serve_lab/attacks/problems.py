@@ -74,16 +74,16 @@ _Parts = tuple[str, tuple[str, ...], Decimal]
 
 
 def _shares(rng: Random) -> _Parts:
-    each, bags = rng.sample(range(2, 10), 2)
-    name, things, total = rng.choice(_NAMES), rng.choice(_THINGS), each * bags
+    per_bag, bags = rng.sample(range(2, 10), 2)
+    name, things, total = rng.choice(_NAMES), rng.choice(_THINGS), per_bag * bags
     return (
         f"{name} has {total} {things} and puts the same number into each of {bags} bags. "
         f"How many {things} are in a bag?",
         (
             f"{name} divides {total} {things} among {bags} bags.",
-            f"{total} / {bags} = {each} {things} in a bag.",
+            f"{total} / {bags} = {per_bag} {things} in a bag.",
         ),
-        Decimal(each),
+        Decimal(per_bag),
     )
 
 

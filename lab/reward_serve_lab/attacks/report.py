@@ -108,7 +108,7 @@ def accepted_table(report: dict[str, Any], most: int) -> Table:
     """The first accepted texts, shortened, with unprintable characters escaped."""
     firsts: dict[str, dict[str, Any]] = {}
     for row in report["accepted"]:
-        attack = Attack(**{each.name: row[each.name] for each in fields(Attack)})
+        attack = Attack(**{field.name: row[field.name] for field in fields(Attack)})
         firsts.setdefault(attack.text, row)
     accepted = list(firsts.items())
     table = Table("family", "reference", "accepted response", "score", "decided by")

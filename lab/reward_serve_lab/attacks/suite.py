@@ -89,16 +89,16 @@ def variants(
         rng = Random(f"{seed}/{family.name}")
         drafts = list(family.drafts(rng))
         rng.shuffle(drafts)
-        found: dict[str, Attack] = {}
+        by_text: dict[str, Attack] = {}
         for draft in drafts:
-            if len(found) == per_family:
+            if len(by_text) == per_family:
                 break
             if problem is None and not isinstance(draft, str):
                 continue
             attack = _attack(family, draft, problem, question or GENERIC_QUESTION, reference)
             if (family.may_mention and problem) or not _holds(attack.text, answer, value):
-                found[attack.text] = attack
-        attacks += found.values()
+                by_text[attack.text] = attack
+        attacks += by_text.values()
     return attacks
 
 

@@ -92,7 +92,10 @@ def attack(
     if rubric is not None:
         criteria = _criteria(rubric)
         idle = _idle_responses(criteria, question)
-        asked = {"question": question, "rubric": [one.model_dump(mode="json") for one in criteria]}
+        asked = {
+            "question": question,
+            "rubric": [criterion.model_dump(mode="json") for criterion in criteria],
+        }
         rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
         _report_rubric(criteria, idle, _scored(url, app, rows, settings))
         return
@@ -140,21 +143,29 @@ def _idle_responses(criteria: list[Criterion], question: str) -> dict[str, str]:
 
 def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) -> None:
     """Print what each response earns; exit 1 if one earns anything, or has no score."""
-    table = Table("response", "earns", *(shown_text(one.name) for one in criteria))
+    table = Table("response", "earns", *(shown_text(criterion.name) for criterion in criteria))
     met: set[str] = set()
     for name, result in zip(names, run.results, strict=True):
         parts = result.components or {}
-        scores = {one.name: parts[one.name].score for one in criteria if one.name in parts}
+        scores = {
+            criterion.name: parts[criterion.name].score
+            for criterion in criteria
+            if criterion.name in parts
+        }
         met.update(criterion for criterion, score in scores.items() if score != 0)
-        shown = [result.score, *(scores.get(one.name) for one in criteria)]
-        table.add_row(name, *("-" if score is None else f"{score:.2f}" for score in shown))
+        cells = [result.score, *(scores.get(criterion.name) for criterion in criteria)]
+        table.add_row(name, *("-" if score is None else f"{score:.2f}" for score in cells))
     console.print(table)
     for status, reason in first_reasons(run).items():
         line = shown_text(f"{status}, first reason: {reason}")
         console.print(line, style="yellow", markup=False)
     if all(result.score == 0 for result in run.results):
         return
-    never = [one.name for one in criteria if one.weight > 0 and one.name not in met]
+    never = [
+        criterion.name
+        for criterion in criteria
+        if criterion.weight > 0 and criterion.name not in met
+    ]
     remedy = "add a criterion that only a response that does the task meets, with required: true"
     if never:
         remedy = f"none of these responses meets {' or '.join(never)}: set required: true for it"
@@ -170,11 +181,13 @@ def suite_of(
     Raises:
         typer.BadParameter: there is no family of such a name.
     """
-    names = [each.name for each in FAMILIES]
+    names = [family.name for family in FAMILIES]
     for name in families or ():
         if name not in names:
             raise typer.BadParameter(f"--family {name!r}: {hint(name, names)}")
-    attacks = [each for each in crossed(seed, references) if each.family in (families or names)]
+    attacks = [
+        attack for attack in crossed(seed, references) if attack.family in (families or names)
+    ]
     if sample is None or sample >= len(attacks):
         return attacks
     places = random.Random(seed).sample(range(len(attacks)), sample)

@@ -96,7 +96,7 @@ class _ModelAlone(Transport):
 
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         explained = await asyncio.gather(*map(self._service.aexplain, requests))
-        return [each.model or each.result for each in explained]
+        return [explanation.model or explanation.result for explanation in explained]
 
 
 class _Judge:
@@ -123,8 +123,8 @@ class _Judge:
         ruled = [row for row, result in _pairs(run) if result.source == "rule"]
         again = self._by_model(ruled, title=f"{title}, model alone").results
         if ruled and all(result.source != "rule" for result in again):  # else there is no model
-            found = dict(zip((row.line for row in ruled), again, strict=True))
-            results = [found.get(row.line, result) for row, result in _pairs(run)]
+            by_line = dict(zip((row.line for row in ruled), again, strict=True))
+            results = [by_line.get(row.line, result) for row, result in _pairs(run)]
             both["model_alone"] = figures(Run(run.rows, results))
         return run, both
 
@@ -151,12 +151,12 @@ def _measured(judge: _Judge, sets: dict[str, list[Row]], attacks: list[Attack]) 
         known = [row for row in rows if row.correct is not None]
         runs[name], labelled[name] = judge.measured(known, name, _agreement)
     _, attacked = judge.measured(rows_of(attacks), "attacks", partial(_resistance, attacks))
-    right = rows_of([_answered(each) for each in attacks if each.messages])
+    right = rows_of([_answered(attack) for attack in attacks if attack.messages])
     answered = judge.scored(right, title="right answers").results
     first = next(iter(runs.values()))
     asked = [row for row, result in _pairs(first) if result.source != "rule"]
     scored = [result for result in first.results if result.score is not None]
-    ((fingerprint, _),) = Counter(str(each.fingerprint) for each in scored).most_common(1)
+    ((fingerprint, _),) = Counter(str(result.fingerprint) for result in scored).most_common(1)
     parts = dict(part.partition("=")[::2] for part in fingerprint.split(";"))
     return {
         "model": scored[0].model,
@@ -164,7 +164,7 @@ def _measured(judge: _Judge, sets: dict[str, list[Row]], attacks: list[Attack]) 
         "fingerprint": fingerprint,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
-        "versions": {name: found for name in _PACKAGES if (found := installed_version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
         "labelled": labelled,
         "attacks": attacked,
         "right_answers_in_attacked_conversations": {
@@ -217,26 +217,26 @@ def machine() -> dict[str, str]:
     """This machine's processor, and its cores, memory and GPUs as `doctor` finds them."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    found = {each.what: each.found for each in examine_machine()}
-    parts = {name: found[name] for name in ("CPU cores", "memory", "GPUs")}
+    findings = {finding.what: finding.observed for finding in examine_machine()}
+    parts = {name: findings[name] for name in ("CPU cores", "memory", "GPUs")}
     return {"CPU": names[0] if names else platform.processor(), **parts}
 
 
 def _summary(content: Figures) -> str:
     """The line that ``serve`` prints."""
-    said, attacked = [], content["attacks"]["served"]
+    sentences, attacked = [], content["attacks"]["served"]
     labelled = {name: both["served"] for name, both in content["labelled"].items()}
-    for name, one in labelled.items():
-        counts = one["confusion"]
+    for name, report in labelled.items():
+        counts = report["confusion"]
         wrong = counts["false_accept"] + counts["true_reject"]
-        said.append(
-            f"{one['agreement']:.1%} agreement on {one['n']} rows of {name}, "
+        sentences.append(
+            f"{report['agreement']:.1%} agreement on {report['n']} rows of {name}, "
             f"{counts['false_accept']} of {wrong} wrong ones accepted"
         )
-    said.append(f"{attacked['false_accepts']} of {attacked['n']} attacks accepted")
-    if unscored := sum(one["unscored"] for one in (*labelled.values(), attacked)):
-        said.append(f"{unscored} without a verdict")
+    sentences.append(f"{attacked['false_accepts']} of {attacked['n']} attacks accepted")
+    if unscored := sum(report["unscored"] for report in (*labelled.values(), attacked)):
+        sentences.append(f"{unscored} without a verdict")
     device = "GPUs" if "device=cuda" in content["fingerprint"].split(";") else "CPU"
     rate = content["verdicts_per_s"]["served"] or 0
-    said.append(f"{rate:.0f} verdicts/s on {content['machine'][device]}")
-    return f"{', '.join(said)}, {content['date']}"
+    sentences.append(f"{rate:.0f} verdicts/s on {content['machine'][device]}")
+    return f"{', '.join(sentences)}, {content['date']}"

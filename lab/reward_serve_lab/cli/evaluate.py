@@ -178,10 +178,10 @@ def evaluate(
         if plot:
             chart.savefig(plot, format="png", dpi=120)
         if html:
-            shown = {"metrics": metrics_table(reports), "groups": group_tables, "chart": chart}
+            parts = {"metrics": metrics_table(reports), "groups": group_tables, "chart": chart}
             differing = {title: disagreeing(run) for title, run in runs.items()}
             values = {"name": file.name, "reports": reports, "differing": differing}
-            write_page(html, "eval.html", **values, **shown)
+            write_page(html, "eval.html", **values, **parts)
     results_of_all = itertools.chain.from_iterable(run.results for run in runs.values())
     if all(result.score is None and not result.components for result in results_of_all):
         for report in reports.values():

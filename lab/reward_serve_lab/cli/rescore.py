@@ -80,15 +80,15 @@ def rescore(
             client = client_for(url, None)
             by = asyncio.run(_judge(client, model, template))
             kept = rescored.RescoredFile(results, by, rollouts)
-            asked = [each for each in rollouts if only == "all" or each.score is None]
+            asked = [rollout for rollout in rollouts if only == "all" or rollout.score is None]
             asked = asked if sample is None else rescored.sampled(asked, sample)
-            asked = [each for each in asked if each.key not in kept.lines]
-            rows = [Row(place, each.request) for place, each in enumerate(asked)]
+            asked = [rollout for rollout in asked if rollout.key not in kept.lines]
+            rows = [Row(place, rollout.request) for place, rollout in enumerate(asked)]
             run = score_with_progress(
                 *(progress, client, rows, settings),
                 batch_size=batch_size,
                 batches=batches_in_flight,
-                scored=lambda rows, found: kept.append([asked[row.line] for row in rows], found),
+                scored=lambda rows, fresh: kept.append([asked[row.line] for row in rows], fresh),
             )
     except (ConfigError, rescored.RescoreError) as error:
         raise typer.BadParameter(printable(str(error))) from None
@@ -97,19 +97,19 @@ def rescore(
         raise typer.Exit(1) from None
     counts, reasons = Counter(result.status for result in run.results), first_reasons(run)
     lost = counts.keys() - rescored.FINAL
-    left_over = len(faults) + sum(counts[each] for each in lost)
-    found = {"by": by, "left_over": left_over, **rescored.compare(rollouts, kept.lines)}
-    failed = {each.value: (counts[each], reasons.get(each)) for each in sorted(lost)}
-    notes = rendered("notes.txt", faults=faults, failed=failed, **found).splitlines()
+    left_over = len(faults) + sum(counts[status] for status in lost)
+    comparison = {"by": by, "left_over": left_over, **rescored.compare(rollouts, kept.lines)}
+    failed = {status.value: (counts[status], reasons.get(status)) for status in sorted(lost)}
+    notes = rendered("notes.txt", faults=faults, failed=failed, **comparison).splitlines()
     for note in notes:
         progress.print(note, style="yellow", **PLAIN)
     if report:
-        report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        report.write_text(json.dumps(comparison, indent=1) + "\n", encoding="utf-8")
     if kept.lines:
-        console.print(rendered("rescored.txt", **found), **PLAIN)
+        console.print(rendered("rescored.txt", **comparison), **PLAIN)
         progress.print(f"results: {out}", **PLAIN)
     if html and kept.lines:
-        write_page(html, "rescored.html", name=file.name, notes=notes, **found)
+        write_page(html, "rescored.html", name=file.name, notes=notes, **comparison)
     if left_over or not kept.lines:
         raise typer.Exit(1)
 
@@ -117,11 +117,11 @@ def rescore(
 async def _judge(client: Any, model: str | None, template: str | None) -> str:
     """The judge's name, and a digest of its fingerprint and template."""
     listed = await client.ask("/v1/models", "models", 10)
-    models = {each["name"]: each for each in listed["models"]}
-    about = models.get(model or next(iter(models)))
-    if about is None:
+    models = {entry["name"]: entry for entry in listed["models"]}
+    entry = models.get(model or next(iter(models)))
+    if entry is None:
         raise ConfigError(f"--model {model}: the service has {', '.join(models)}")
-    if not about["ready"]:
-        raise ServiceUnavailableError(f"{about['name']}: is not ready")
-    settings = json.dumps([about.get("fingerprint"), template])
-    return f"{about['name']}@{sha256(settings.encode()).hexdigest()[:8]}"
+    if not entry["ready"]:
+        raise ServiceUnavailableError(f"{entry['name']}: is not ready")
+    settings = json.dumps([entry.get("fingerprint"), template])
+    return f"{entry['name']}@{sha256(settings.encode()).hexdigest()[:8]}"

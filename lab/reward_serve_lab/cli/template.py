@@ -13,8 +13,8 @@ from reward_serve.cli.shipped import template
 from reward_serve.config.engine import BUNDLED_MODEL
 from reward_serve.engines.base import Tokenizer
 from reward_serve.engines.checkpoint import CheckpointError, check_hub_id, is_folder
-from reward_serve_lab.linting.check import Finding, check_file
-from reward_serve_lab.linting.rubrics import check_rubric
+from reward_serve_lab.linting.rubric_file import check_rubric
+from reward_serve_lab.linting.template_file import Finding, check_file
 
 __all__ = ["rubric", "template"]
 

@@ -140,8 +140,8 @@ def coverage(judged: Judged) -> list[dict[str, Any]]:
     that the deployed threshold left undecided count, by what their label says of others.
     """
     labelled = [(row.correct, result) for row, result in judged if row.correct is not None]
-    said = {r.label: says_right(r) for _, r in labelled if r.probabilities and r.score in (0, 1)}
-    verdicts = [said.get(r.label) if r.score is None else says_right(r) for _, r in labelled]
+    right = {r.label: says_right(r) for _, r in labelled if r.probabilities and r.score in (0, 1)}
+    verdicts = [right.get(r.label) if r.score is None else says_right(r) for _, r in labelled]
     scored = [
         (truth, verdict, _sureness(result))
         for (truth, result), verdict in zip(labelled, verdicts, strict=True)

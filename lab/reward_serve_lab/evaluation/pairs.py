@@ -94,10 +94,10 @@ def report_of_pairs(pairs: Sequence[Pair], results: Sequence[GroupResult]) -> di
         for pair, margin in zip(pairs, margins, strict=True)
     )
     agreed = [
-        one.orders_agree
+        comparison.orders_agree
         for result in results
-        for one in result.comparisons
-        if one.orders_agree is not None
+        for comparison in result.comparisons
+        if comparison.orders_agree is not None
     ]
     failed = [result for result, margin in zip(results, margins, strict=True) if margin is None]
     return {
@@ -119,14 +119,14 @@ def pairs_table(report: dict[str, Any]) -> Table:
     table = Table(show_header=False, caption="Intervals: 95% Wilson.", caption_justify="left")
     for name in ("n", "accuracy", "ties", "unscored", "order_agreement", "flips"):
         value, interval = report[name], report.get(f"{name}_interval")
-        shown = str(value)
+        cell = str(value)
         if interval:
-            shown = f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
-        table.add_row(name.replace("_", " "), shown)
+            cell = f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
+        table.add_row(name.replace("_", " "), cell)
     return table
 
 
 def _margin(result: GroupResult) -> float | None:
     """The first response's score less the second's; None if one has no score."""
-    scores = [one.score for one in result.results if one.score is not None]
+    scores = [scored.score for scored in result.results if scored.score is not None]
     return scores[0] - scores[1] if len(scores) == 2 else None

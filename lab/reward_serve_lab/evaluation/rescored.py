@@ -113,11 +113,11 @@ def _files(path: Path) -> tuple[list[Path], list[str]]:
     """The files to read, and what is said of those that are left out."""
     if not path.is_dir():
         return [path], []
-    found = [each for kind in ("jsonl", "jsonl.gz", "parquet") for each in path.glob(f"*.{kind}")]
-    others = [each for each in found if not each.name.startswith("rescored-")]
+    paths = [file for kind in ("jsonl", "jsonl.gz", "parquet") for file in path.glob(f"*.{kind}")]
+    others = [file for file in paths if not file.name.startswith("rescored-")]
     files = sorted(path.glob("verdicts-*.jsonl*")) or sorted(others)
-    left_out = sorted({*path.glob("*.gz")} - {*found, *files})
-    return files, [f"{each}: is left out; unpack it, or name it .jsonl.gz" for each in left_out]
+    left_out = sorted({*path.glob("*.gz")} - {*paths, *files})
+    return files, [f"{file}: is left out; unpack it, or name it .jsonl.gz" for file in left_out]
 
 
 def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
@@ -155,11 +155,11 @@ def _lines(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
 def _rollout(key: str, row: dict[str, Any], column: str | None) -> Rollout:
     extras = row.get("env_extras")  # in SkyRL's, the row of the data set
     row = (extras.get("reward_spec") or {} if isinstance(extras, dict) else {}) | row
-    found = {
+    values = {
         field: next((row[name] for name in of if row.get(name) is not None), None)
         for field, of in NAMES.items()
     }
-    question, response = found["question"], found["response"]
+    question, response = values["question"], values["response"]
     request = {name: row[name] for name in _SENT if row.get(name) is not None}
     if isinstance(question, list):  # TRL's, of conversations
         request = conversation_of(request, [*question, *(response or ())], request.get("tools", ()))
@@ -172,19 +172,19 @@ def _rollout(key: str, row: dict[str, Any], column: str | None) -> Rollout:
         )
     elif "messages" not in request:
         raise ValueError(f"response: is missing; name it {', '.join(NAMES['response'])}")
-    if references := texts_of(found["reference"]):
+    if references := texts_of(values["reference"]):
         request["reference"] = references[0] if len(references) == 1 else references
     is_replaced = 1 in (row.get("undecided"), row.get("fallback"))  # by our adapter for verl
     score = None if is_replaced else _score(row, (column,) if column else NAMES["score"])
-    about = {name: _scalar(found.get(name, row.get(name))) for name in _ABOUT}
+    origin = {name: _scalar(values.get(name, row.get(name))) for name in _ABOUT}
     status = _scalar(row.get("status")) or ("absent" if score is None else "ok")
     before = {"score": score, "status": status, "fingerprint": _scalar(row.get("fingerprint"))}
-    prompt = about["group"]
+    prompt = origin["group"]
     if prompt in (None, ""):
         prompt = question or request.get("messages", [])[:-1] or None
-    group = None if prompt is None else json.dumps([about["run"], about["step"], prompt])
+    group = None if prompt is None else json.dumps([origin["run"], origin["step"], prompt])
     is_cut = "response_tail" in row and row.get("response_characters", 0) > len(str(response))
-    return Rollout(key, score, group, {"key": key, **about, "before": before}, request, is_cut)
+    return Rollout(key, score, group, {"key": key, **origin, "before": before}, request, is_cut)
 
 
 def _score(row: Mapping[str, Any], names: Iterable[str]) -> float | None:
@@ -203,10 +203,10 @@ def _scalar(value: Any) -> Any:
 
 def sampled(rollouts: Sequence[Rollout], count: float) -> list[Rollout]:
     """About ``count`` rollouts, or below 1 that share: whole groups, the same for every judge."""
-    ranks = [sha256((each.group or each.key).encode()).digest() for each in rollouts]
+    ranks = [sha256((rollout.group or rollout.key).encode()).digest() for rollout in rollouts]
     count = round(count if count >= 1 else count * len(ranks))
     last = sorted(ranks)[: max(1, count)][-1:]
-    return [each for each, rank in zip(rollouts, ranks, strict=True) if [rank] <= last]
+    return [rollout for rollout, rank in zip(rollouts, ranks, strict=True) if [rank] <= last]
 
 
 class Rescored(ScoreResult):
@@ -244,7 +244,7 @@ class RescoredFile:
             self.lines = {line.key: line for line in all_valid(parse_lines(whole, Rescored))}
             if others := {line.by for line in self.lines.values()} - {by}:
                 raise RescoreError(f"its scores are by {', '.join(others)}, and this judge is {by}")
-            if strangers := self.lines.keys() - {each.key for each in rollouts}:
+            if strangers := self.lines.keys() - {rollout.key for rollout in rollouts}:
                 raise RescoreError(f"{len(strangers)} of its rows are not in the input")
         except BlockingIOError:
             raise RescoreError(f"{file.name}: another process is writing it") from None
@@ -256,8 +256,8 @@ class RescoredFile:
         """Write the results that are answers; raises ``OSError``."""
         for rollout, result in zip(rollouts, results, strict=True):
             if result.status in FINAL:
-                own = result.model_dump(mode="json", include=_RESULT)
-                line = {**rollout.line, **own, "by": self._by}
+                fields = result.model_dump(mode="json", include=_RESULT)
+                line = {**rollout.line, **fields, "by": self._by}
                 line["time"] = line["time"] or round(time.time(), 3)
                 self.lines[rollout.key] = Rescored.model_validate(line)
                 self._file.write(f"{json.dumps(line)}\n".encode())
@@ -272,9 +272,9 @@ def compare(rollouts: Sequence[Rollout], lines: Mapping[str, Rescored]) -> dict[
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 
-    pairs = [(each, lines[each.key]) for each in rollouts if each.key in lines]
+    pairs = [(rollout, lines[rollout.key]) for rollout in rollouts if rollout.key in lines]
     verdicts = ("right", "wrong", "absent")
-    moves = {f"{one} to {other}": 0 for one in verdicts for other in verdicts}
+    moves = {f"{before} to {other}": 0 for before in verdicts for other in verdicts}
     samples: dict[str, list[dict[str, Any]]] = {}
     for old, new in pairs:
         kind = f"{_verdict(old.score)} to {_verdict(new.score)}"
@@ -302,9 +302,9 @@ def compare(rollouts: Sequence[Rollout], lines: Mapping[str, Rescored]) -> dict[
 
 
 def _sample(old: Rollout, new: Rescored) -> dict[str, Any]:
-    about = [f"{name} {old.line[name]}" for name in _KEYS if old.line[name] is not None]
+    keys = [f"{name} {old.line[name]}" for name in _KEYS if old.line[name] is not None]
     scores = {"before": old.score, "after": new.score, "reason": new.reason}
-    return {"name": ", ".join(about) or old.key, "key": old.key, **scores, **old.request}
+    return {"name": ", ".join(keys) or old.key, "key": old.key, **scores, **old.request}
 
 
 def _verdict(score: float | None) -> str:
@@ -318,22 +318,22 @@ def _counts(values: Iterable[str | None]) -> dict[str, int]:
 def _groups(rollouts: Sequence[Rollout], lines: Mapping[str, Rescored]) -> dict[str, int]:
     """Counts over groups with a row that was scored again; their other rows keep their score."""
     groups: dict[str, list[Rollout]] = {}
-    for each in rollouts:
-        groups.setdefault(each.group or each.key, []).append(each)
-    found = dict.fromkeys(("n", "mixed", "lose_gradient", "gain_gradient", "rows", "signs"), 0)
+    for rollout in rollouts:
+        groups.setdefault(rollout.group or rollout.key, []).append(rollout)
+    counts = dict.fromkeys(("n", "mixed", "lose_gradient", "gain_gradient", "rows", "signs"), 0)
     for group in groups.values():
-        again = [lines.get(each.key) for each in group]
+        again = [lines.get(rollout.key) for rollout in group]
         if len(group) == 1 or not any(again):
             continue
-        old = _centred([each.score for each in group])
+        old = _centred([rollout.score for rollout in group])
         new = _centred([b.score if b else a.score for a, b in zip(group, again, strict=True)])
-        found["n"] += 1
-        found["mixed"] += not all(again)
-        found["lose_gradient"] += any(old) and not any(new)
-        found["gain_gradient"] += any(new) and not any(old)
-        found["rows"] += len(group)
-        found["signs"] += sum(a * b < 0 for a, b in zip(old, new, strict=True))
-    return found
+        counts["n"] += 1
+        counts["mixed"] += not all(again)
+        counts["lose_gradient"] += any(old) and not any(new)
+        counts["gain_gradient"] += any(new) and not any(old)
+        counts["rows"] += len(group)
+        counts["signs"] += sum(a * b < 0 for a, b in zip(old, new, strict=True))
+    return counts
 
 
 def _centred(scores: Sequence[float | None]) -> list[float]:

@@ -109,7 +109,7 @@ def group_tables(report: Report) -> Iterator[Table]:
 def _coverage_table(points: Sequence[Report]) -> Table:
     table = Table("judge.min_probability", "scored", "errors among them", "false accepts")
     for least in _SHOWN:
-        *_, point = (each for each in points if each["min_probability"] <= least)
+        *_, point = (point for point in points if point["min_probability"] <= least)
         scored = f"{point['scored']} ({point['coverage']:.1%})"
         table.add_row(f"{least:g}", scored, _rate(point, "error"), str(point["false_accepts"]))
     return table
@@ -117,7 +117,7 @@ def _coverage_table(points: Sequence[Report]) -> Table:
 
 def advice(points: Sequence[Report], max_error: float) -> str:
     """The lowest threshold with at most this share of errors among the rows with a score."""
-    point = next((each for each in points if each["error_rate"] <= max_error), None)
+    point = next((point for point in points if point["error_rate"] <= max_error), None)
     if point is None:
         return f"no judge.min_probability has at most {max_error:.2%} errors"
     least, errors = f"judge.min_probability {point['min_probability']:g}", _rate(point, "error")
@@ -127,13 +127,13 @@ def advice(points: Sequence[Report], max_error: float) -> str:
 def disagreement_table(run: Run, limit: int) -> Table:
     """The rows whose verdict and label differ, most confident first."""
     differing = disagreements(run)
-    shown = differing[:limit]
+    listed = differing[:limit]
     table = Table(
         *("row", "label", "verdict", "p(right)", "end of the response"),
-        title=f"disagreements: {len(shown)} of {len(differing)}",
+        title=f"disagreements: {len(listed)} of {len(differing)}",
         title_justify="left",
     )
-    for row, result in shown:
+    for row, result in listed:
         p = probability_right(result)
         table.add_row(
             escape(shown_text(row.name)),
@@ -145,20 +145,22 @@ def disagreement_table(run: Run, limit: int) -> Table:
     return table
 
 
-def difference(title: str, found: Report) -> Group:
+def difference(title: str, report: Report) -> Group:
     """The comparison of runs over the same rows, listing rows that flip or are near 0.5."""
-    near, margin = found["within_margin"], found["margin"]
+    near, margin = report["within_margin"], report["margin"]
     summary = (
-        f"{title}: {found['flips']} flips in {found['rows']} rows; {found['lost']} rows scored in "
-        f"some runs only; {len(near)} rows within {margin:g} of 0.5 "
-        f"({found['flips_within_margin']} flip); largest difference in probability "
-        f"{found['largest_difference']:.4f}"
+        f"{title}: {report['flips']} flips in {report['rows']} rows; {report['lost']} rows scored "
+        f"in some runs only; {len(near)} rows within {margin:g} of 0.5 "
+        f"({report['flips_within_margin']} flip); largest difference in probability "
+        f"{report['largest_difference']:.4f}"
     )
-    if "unmatched" in found:
-        same = "the same" if found["same_fingerprints"] else "different"
-        summary += f"; {found['unmatched']} rows not in the earlier run; {same} fingerprints"
+    if "unmatched" in report:
+        same = "the same" if report["same_fingerprints"] else "different"
+        summary += f"; {report['unmatched']} rows not in the earlier run; {same} fingerprints"
     table = Table("row", "", "p(right) in each run")
-    listed = [("", row) for row in found["flipped"]] + [(" within the margin", row) for row in near]
+    listed = [("", row) for row in report["flipped"]] + [
+        (" within the margin", row) for row in near
+    ]
     for where, row in listed[:MAX_GROUPS]:
         what = ("flips" if row["flipped"] else "stays") + where
         probabilities = " ".join(f"{p:.4f}" for p in row["probabilities"])

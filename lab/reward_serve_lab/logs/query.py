@@ -109,8 +109,8 @@ def ask(table: VerdictTable, filters: Filters, page: int) -> Answer:
     answer = Answer()
     ((answer.total,),) = table.rows(f"SELECT count(*) FROM verdicts{where}", values)
     newest = f"FROM verdicts{where} ORDER BY time DESC, id DESC LIMIT"
-    found = table.rows(f"SELECT {_LISTED} {newest} {PAGE_ROWS} OFFSET {page * PAGE_ROWS}", values)
-    answer.rows = [Verdict(*row) for row in found]
+    rows = table.rows(f"SELECT {_LISTED} {newest} {PAGE_ROWS} OFFSET {page * PAGE_ROWS}", values)
+    answer.rows = [Verdict(*row) for row in rows]
     _add_counts(table, f"(SELECT time, status, score {newest} {MAX_CHARTED})", values, answer)
     points = f"(SELECT source, characters, score {newest} {MAX_POINTS})"
     for source, characters, score in table.rows(
@@ -123,17 +123,17 @@ def ask(table: VerdictTable, filters: Filters, page: int) -> Answer:
 def choices(table: VerdictTable) -> dict[str, list[str]]:
     """The values of each filter, up to ``MAX_CHOICES``, in order."""
     wanted = ", ".join(f"list(DISTINCT {name}) FILTER ({name} <> '')" for name in FILTERED)
-    (found,) = table.rows(f"SELECT {wanted} FROM verdicts")
+    (columns,) = table.rows(f"SELECT {wanted} FROM verdicts")
     return {
         name: sorted(values or [])[:MAX_CHOICES]
-        for name, values in zip(FILTERED, found, strict=True)
+        for name, values in zip(FILTERED, columns, strict=True)
     }
 
 
 def rest_of(table: VerdictTable, verdict: int) -> dict[str, Any]:
     """All fields of a verdict but its response."""
-    found = table.rows("SELECT line FROM verdicts WHERE id = ?", [verdict])
-    rest: dict[str, Any] = json.loads(found[0][0]) if found else {}
+    rows = table.rows("SELECT line FROM verdicts WHERE id = ?", [verdict])
+    rest: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
     rest.pop("response_tail", None)
     return rest
 

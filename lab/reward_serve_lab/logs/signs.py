@@ -77,7 +77,7 @@ class _Step:
 
     @cached_property
     def contested(self) -> list[_Audited]:
-        return [each for each in self.audited if each.is_contested]
+        return [sample for sample in self.audited if sample.is_contested]
 
 
 def signs(table: VerdictTable, run: str | None = None, model: str | None = None) -> list[Sign]:
@@ -138,9 +138,9 @@ def _seen(
     first, last = _window(steps), _window(steps[::-1])
     if not first or first[-1].number >= last[0].number:
         return
-    recent = [each for step in last for each in step.audited]
-    contested = [each for step in last for each in step.contested]
-    ids = tuple(each.id for each in contested)
+    recent = [sample for step in last for sample in step.audited]
+    contested = [sample for step in last for sample in step.contested]
+    ids = tuple(sample.id for sample in contested)
     rewards = [sum(step.reward for step in part) / len(part) for part in (first, last)]
     if rewards[1] > rewards[0] and (says := _rising(steps, recent)):
         rose = f"The mean reward rose from {rewards[0]:.2f} to {rewards[1]:.2f}."
@@ -166,7 +166,7 @@ def _rising(steps: Sequence[_Step], recent: Sequence[_Audited]) -> str:
     """Whether more samples are contested from some step on than before, and not few by now."""
     from scipy.stats import hypergeom  # type: ignore[import-untyped]
 
-    share = sum(each.is_contested for each in recent) / len(recent)
+    share = sum(sample.is_contested for sample in recent) / len(recent)
     if share < _SHARE:
         return ""
     audits = [len(step.audited) for step in steps]
@@ -186,19 +186,19 @@ def _rising(steps: Sequence[_Step], recent: Sequence[_Audited]) -> str:
 
 def _spreading(contested: Sequence[_Audited], before: Sequence[set[str]]) -> str:
     """The phrase of most contested samples, of several questions, that was rare before."""
-    phrases = [_phrases(each.response) for each in contested]
+    phrases = [_phrases(sample.response) for sample in contested]
     counts = Counter(phrase for some in phrases for phrase in some)
-    found: list[tuple[float, int, str, int]] = []
+    candidates: list[tuple[float, int, str, int]] = []
     for phrase, count in counts.items():
         groups = {e.group for e, some in zip(contested, phrases, strict=True) if phrase in some}
         earlier = sum(phrase in some for some in before)
         rare = earlier <= _PHRASE_SHARE_BEFORE * len(before)
         if rare and count >= _PHRASE_SHARE * len(contested) and len(groups) >= _PHRASE_GROUPS:
             p = _p_of_more(count, len(contested), earlier, len(before))
-            found.append((p, -len(phrase), phrase, earlier))
-    if not found or len(counts) * min(found)[0] >= P_VALUE:
+            candidates.append((p, -len(phrase), phrase, earlier))
+    if not candidates or len(counts) * min(candidates)[0] >= P_VALUE:
         return ""
-    _, _, phrase, earlier = min(found)
+    _, _, phrase, earlier = min(candidates)
     return (
         f"{counts[phrase]} of the last {len(contested)} contested samples, of several questions, "
         f"contain {phrase!r}; {earlier} of the run's first {len(before)} did."
@@ -207,11 +207,11 @@ def _spreading(contested: Sequence[_Audited], before: Sequence[set[str]]) -> str
 
 def _longer(steps: Sequence[_Step]) -> str:
     """Whether, of the samples that the audit rejects, the rewarded ones are longer."""
-    ours = [each.characters for step in steps for each in step.contested]
+    ours = [sample.characters for step in steps for sample in step.contested]
     if len(ours) < CONTESTED:
         return ""
-    rejected = (each for step in steps for each in step.audited if not each.accepted)
-    lengths = [ours, [each.characters for each in rejected if not each.rewarded]]
+    rejected = (sample for step in steps for sample in step.audited if not sample.accepted)
+    lengths = [ours, [sample.characters for sample in rejected if not sample.rewarded]]
     share = _greater(*lengths)
     if share < _LONGER:
         return ""

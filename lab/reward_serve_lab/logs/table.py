@@ -193,10 +193,10 @@ class VerdictTable:
         return more
 
     def _listed(self) -> list[Path]:
-        found = [
-            each for path in self.paths for each in ([path] if path.is_file() else path.iterdir())
+        files = [
+            file for path in self.paths for file in ([path] if path.is_file() else path.iterdir())
         ]
-        logs = [each for each in found if each in self.paths or _is_log(each)]
+        logs = [file for file in files if file in self.paths or _is_log(file)]
         return sorted(logs, key=lambda path: (-_rotation(path), path.name))
 
     def _follow(self) -> None:

@@ -66,7 +66,7 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
             f"{len(chosen)} combinations of models, templates and modes; at most "
             f"{MAX_SIDE_BY_SIDE} are shown. Choose fewer."
         )
-    found = {}
+    requests = {}
     for model, template, mode in chosen:
         request = {**asked}
         if draft.reference.strip():
@@ -80,18 +80,21 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
         if mode:
             request["options"] = {"mode": mode}
         title = " · ".join(filter(None, (model, template, mode)))
-        found[title] = {**request, "timeout_s": TIMEOUT_S}
-    return found
+        requests[title] = {**request, "timeout_s": TIMEOUT_S}
+    return requests
 
 
 def _conversation(draft: Draft) -> dict[str, Any]:
     try:
-        found = json.loads(draft.conversation)
+        conversation = json.loads(draft.conversation)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"The conversation is not JSON: {error}.") from None
-    if not isinstance(found, list | dict):
+    if not isinstance(conversation, list | dict):
         raise ValueError("The conversation must be a list of messages, or an object with them.")
-    return {"turns": True, **(found if isinstance(found, dict) else {"messages": found})}
+    return {
+        "turns": True,
+        **(conversation if isinstance(conversation, dict) else {"messages": conversation}),
+    }
 
 
 class _Ask:

@@ -45,7 +45,7 @@ async def attack_section(
         variants, base.get("question"), base["reference"], per_family=_PER_FAMILY
     )
     try:
-        results = await service.score([_request(base, each) for each in attacks])
+        results = await service.score([_request(base, attack) for attack in attacks])
     except TroubleError as trouble:
         results = None
         failure = trouble

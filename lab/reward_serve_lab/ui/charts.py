@@ -171,12 +171,12 @@ def bars(values: Mapping[str, float], chosen: str | None = None) -> None:
     """One bar per probability."""
     with tag("dl", "bars"):
         for label, value in values.items():
-            shown = min(1.0, max(0.0, value))
+            share = min(1.0, max(0.0, value))
             tag("dt", "chosen" if label == chosen else "", legible(label, 60))
             with tag("dd"):
                 with tag("span", "track"):
                     filled = tag("span", "fill chosen" if label == chosen else "fill")
-                    filled.style(f"width: {shown * 100:.2f}%")
+                    filled.style(f"width: {share * 100:.2f}%")
                 tag("span", "number", f"{value:.4f}")
 
 

@@ -23,14 +23,14 @@ class Pieces(Element, component="pieces.js"):
         tag: the HTML element around them.
     """
 
-    def __init__(self, shown: Iterable[Piece], tag: str = "div") -> None:
+    def __init__(self, parts: Iterable[Piece], tag: str = "div") -> None:
         super().__init__()
         self._props["tag"] = tag
-        self.show(shown)
+        self.show(parts)
 
-    def show(self, shown: Iterable[Piece]) -> None:
+    def show(self, parts: Iterable[Piece]) -> None:
         """Replace the shown text."""
-        self._props["pieces"] = [list(piece) for piece in shown]
+        self._props["pieces"] = [list(piece) for piece in parts]
         self.update()
 
 
@@ -73,9 +73,9 @@ def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any
 
 def untrusted(text: str, classes: str = "", name: str = "span") -> Pieces:
     """Text of a policy or a service: markup stays text, hidden characters are named."""
-    shown = Pieces(pieces(text), name)
-    shown.classes(classes)
-    return shown
+    element = Pieces(pieces(text), name)
+    element.classes(classes)
+    return element
 
 
 def heading(text: str, level: int = 2, classes: str = "") -> Element:

@@ -19,34 +19,36 @@ from reward_serve_lab.ui.text import MAX_SHOWN, Mark, pieces
 _PARTS = ("queue", "rules", "rendering", "engine")
 
 
-def card(title: str, request: Mapping[str, Any], found: Explanation, level: int = 2) -> Element:
+def card(
+    title: str, request: Mapping[str, Any], explanation: Explanation, level: int = 2
+) -> Element:
     """Show an explanation as a card.
 
     Args:
         title: the requested model, template and mode.
         request: the request as sent.
-        found: the service's explanation.
+        explanation: the service's.
         level: heading level.
     """
-    result = found.result
-    shown = tag("section", "card verdict")
-    with shown:
+    result = explanation.result
+    section = tag("section", "card verdict")
+    with section:
         _head(title, result, level)
         if result.reason and result.score is None:
             message(result.reason, "warn")
-        if found.rule is not None or found.model is not None:
-            _deciders(found)
+        if explanation.rule is not None or explanation.model is not None:
+            _deciders(explanation)
         if turns := _turns(request):
-            _conversation(turns, found)
+            _conversation(turns, explanation)
         else:
-            _response(judged_text(request), found)
-        for prompt in found.prompts:
+            _response(judged_text(request), explanation)
+        for prompt in explanation.prompts:
             _prompt(prompt)
-        _times(found.seconds)
-        _usage(found)
-        for name, member in (found.members or {}).items():
+        _times(explanation.seconds)
+        _usage(explanation)
+        for name, member in (explanation.members or {}).items():
             card(f"member {name}", request, member, level + 1)
-    return shown
+    return section
 
 
 def _head(title: str, result: ScoreResult, level: int) -> None:
@@ -68,30 +70,34 @@ def _head(title: str, result: ScoreResult, level: int) -> None:
                             untrusted(f"rule {value}")
 
 
-def _deciders(found: Explanation) -> None:
+def _deciders(explanation: Explanation) -> None:
     """The outcomes of the rules and the model side by side, whichever decided."""
     with tag("div", "deciders"):
-        if found.rule is not None:
-            with tag("div", "decider" + (" decided" if found.result.source == "rule" else "")):
-                _rule(found.rule)
-        if found.model is not None:
-            with tag("div", "decider" + (" decided" if found.result.source != "rule" else "")):
-                _model(found.model)
-    if found.rule is None and found.model is not None and found.model.template:
+        if explanation.rule is not None:
+            with tag(
+                "div", "decider" + (" decided" if explanation.result.source == "rule" else "")
+            ):
+                _rule(explanation.rule)
+        if explanation.model is not None:
+            with tag(
+                "div", "decider" + (" decided" if explanation.result.source != "rule" else "")
+            ):
+                _model(explanation.model)
+    if explanation.rule is None and explanation.model is not None and explanation.model.template:
         text = "No rules: the template has none, or the request has no reference."
         tag("p", "muted small", text)
-    if disagrees(found):
+    if disagrees(explanation):
         message("Rules and model disagree on this response.", "warn")
 
 
-def disagrees(found: Explanation) -> bool:
+def disagrees(explanation: Explanation) -> bool:
     """Whether rules and model both have a score, and the scores differ."""
     return (
-        found.rule is not None
-        and found.model is not None
-        and found.rule.score is not None
-        and found.model.score is not None
-        and abs(found.rule.score - found.model.score) > 1e-9
+        explanation.rule is not None
+        and explanation.model is not None
+        and explanation.rule.score is not None
+        and explanation.model.score is not None
+        and abs(explanation.rule.score - explanation.model.score) > 1e-9
     )
 
 
@@ -130,10 +136,10 @@ def _turns(request: Mapping[str, Any]) -> list[Message]:
         return []
 
 
-def _conversation(turns: Sequence[Message], found: Explanation) -> None:
+def _conversation(turns: Sequence[Message], explanation: Explanation) -> None:
     """Each turn, with the scores of the assistant's beside them."""
     heading("Conversation", 3)
-    parts = found.result.components or {}
+    parts = explanation.result.components or {}
     number, last = 0, max(i for i, turn in enumerate(turns) if turn.role == "assistant")
     most = max(1_000, 4 * MAX_SHOWN // len(turns))
     with tag("div", "turns"):
@@ -150,28 +156,28 @@ def _conversation(turns: Sequence[Message], found: Explanation) -> None:
                         pill(f"turn {number}: {text}", charts.score_tone(part.score))
                         if part.reason:
                             untrusted(part.reason, "small muted")
-                marks = _marks(found) if place == last else []
+                marks = _marks(explanation) if place == last else []
                 if turn.text:
                     Pieces(pieces(turn.text, marks, most)).classes("text-box")
                 for call in turn.tool_calls or ():
                     Pieces(pieces(call.shown, (), most)).classes("text-box call")
 
 
-def _marks(found: Explanation) -> list[Mark]:
+def _marks(explanation: Explanation) -> list[Mark]:
     """The parts of the response that a rule matched or that the judge does not see."""
     marks = [
         Mark(cut.start, cut.end, "cut")
-        for prompt in found.prompts[:1]
+        for prompt in explanation.prompts[:1]
         for cut in prompt.cut
         if cut.field == "response"
     ]
-    if found.rule is not None and found.rule.span is not None:
-        marks.append(Mark(found.rule.span.start, found.rule.span.end, "match"))
+    if explanation.rule is not None and explanation.rule.span is not None:
+        marks.append(Mark(explanation.rule.span.start, explanation.rule.span.end, "match"))
     return marks
 
 
-def _response(response: str, found: Explanation) -> None:
-    marks = _marks(found)
+def _response(response: str, explanation: Explanation) -> None:
+    marks = _marks(explanation)
     heading("Response", 3)
     _legend(
         ("match", "matched by the rule") if any(m.kind == "match" for m in marks) else None,
@@ -197,9 +203,9 @@ def _prompt(prompt: ShownPrompt) -> None:
     with tag("details", "more", open=True):
         tag("summary", text=f"Prompt as sent to the judge ({prompt.mode}{where}{size})")
         for cut in prompt.cut:
-            about = "" if cut.exact else "about "
+            roughly = "" if cut.exact else "about "
             _cut_note(
-                f"{cut.field}: {about}{cut.end - cut.start:,} characters cut ({cut.start:,} to "
+                f"{cut.field}: {roughly}{cut.end - cut.start:,} characters cut ({cut.start:,} to "
                 f"{cut.end:,})"
             )
         if prompt.text is not None:
@@ -240,15 +246,15 @@ def _ms(seconds: float) -> str:
     return f"{1000 * seconds:,.1f} ms" if seconds < 10 else f"{seconds:,.1f} s"
 
 
-def _usage(found: Explanation) -> None:
-    usage = (found.model or found.result).usage
+def _usage(explanation: Explanation) -> None:
+    usage = (explanation.model or explanation.result).usage
     parts = []
     if usage.prompt_tokens:
         parts.append(
             f"{usage.prompt_tokens:,} prompt tokens ({usage.cached_tokens:,} cached), "
             f"{usage.completion_tokens:,} completion tokens"
         )
-    if found.cached is not None:
-        parts.append("from the verdict cache" if found.cached else "not in the verdict cache")
+    if explanation.cached is not None:
+        parts.append("from the verdict cache" if explanation.cached else "not in the verdict cache")
     if parts:
         tag("p", "small muted", " · ".join(parts))

@@ -137,13 +137,13 @@ class _Group:
             self._show_comparison(scored, None)
             some = scored.pending[:_EXPLAINED_PER_UPDATE]
             try:
-                found = await asyncio.gather(*(explain(scored.requests[i]) for i in some))
+                explanations = await asyncio.gather(*(explain(scored.requests[i]) for i in some))
             except TroubleError as error:
                 trouble = error
             else:
-                for index, each in zip(some, found, strict=True):
-                    if each.result.status is not Status.OVERLOADED:
-                        scored.explained[index] = each
+                for index, explanation in zip(some, explanations, strict=True):
+                    if explanation.result.status is not Status.OVERLOADED:
+                        scored.explained[index] = explanation
             if scored is not self._scored or self._results.is_deleted:
                 return
             scored.pending = [] if trouble else scored.pending[len(some) :]

@@ -116,22 +116,22 @@ class GroupTables:
         return summary, rows
 
     def _row(self, index: int, advantage: float | None) -> TableRow:
-        result, found = self._scored.results[index], self._scored.explained.get(index)
-        shown = "left out" if advantage is None else f"{advantage:+.3f}"
+        result, explanation = self._scored.results[index], self._scored.explained.get(index)
+        cell = "left out" if advantage is None else f"{advantage:+.3f}"
         score = "none" if result.score is None else f"{result.score:g}"
         placeholder = Piece("…", "muted") if index in self._scored.pending else Piece("–", "muted")
         return TableRow(
             [
                 Cell([Piece(str(index + 1))]),
                 score_cell(result.score),
-                Cell([Piece(shown)], bar=None if advantage is None else advantage / 2),
+                Cell([Piece(cell)], bar=None if advantage is None else advantage / 2),
                 status_cell(result.status.value, result.reason),
                 Cell(one_line(result.source or "none", 30)),
-                Cell([placeholder if found is None else _rule_piece(found)]),
-                Cell([placeholder if found is None else _judge_piece(found)]),
+                Cell([placeholder if explanation is None else _rule_piece(explanation)]),
+                Cell([placeholder if explanation is None else _judge_piece(explanation)]),
                 Cell(one_line(judged_text(self._scored.requests[index]), 120)),
             ],
-            "differs" if found is not None and disagrees(found) else "",
+            "differs" if explanation is not None and disagrees(explanation) else "",
             f"sample {index + 1}, score {score}; opens in Ask",
         )
 
@@ -155,19 +155,19 @@ def _is_flat(scores: Sequence[float | None]) -> bool:
     return len({score for score in scores if score is not None}) < 2
 
 
-def _rule_piece(found: Explanation) -> Piece:
-    if found.rule is None:
+def _rule_piece(explanation: Explanation) -> Piece:
+    if explanation.rule is None:
         return Piece("–", "muted", "no rules")
-    tone = {"right": "ok", "wrong": "bad"}.get(found.rule.outcome, "")
-    return Piece(found.rule.outcome, f"pill {tone}", legible(found.rule.rule))
+    tone = {"right": "ok", "wrong": "bad"}.get(explanation.rule.outcome, "")
+    return Piece(explanation.rule.outcome, f"pill {tone}", legible(explanation.rule.rule))
 
 
-def _judge_piece(found: Explanation) -> Piece:
+def _judge_piece(explanation: Explanation) -> Piece:
     """The model's score; without one, its status and reason."""
-    model = found.model
-    if model is None and found.result.score is not None:
+    model = explanation.model
+    if model is None and explanation.result.score is not None:
         return Piece("–", "muted", "no model")
-    verdict = model or found.result
+    verdict = model or explanation.result
     if verdict.score is None:
         tone = STATUS_TONES.get(verdict.status.value, "")
         return Piece(verdict.status.value, f"pill {tone}", legible(verdict.reason or ""))

@@ -105,8 +105,8 @@ class Guard:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return False
-        found = cookies.get(self._cookie)
-        return found is not None and hmac.compare_digest(found.value.encode(), self._session)
+        cookie = cookies.get(self._cookie)
+        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self._session)
 
 
 def _is_loopback(host: str) -> bool:

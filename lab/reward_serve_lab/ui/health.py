@@ -83,8 +83,8 @@ def _model(model: Mapping[str, Any]) -> None:
 def _fact(name: str, value: object) -> None:
     tag("dt", text=name)
     with tag("dd"):
-        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        untrusted(shown[:1000])
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        untrusted(text[:1000])
 
 
 def _tile(name: str, value: str, tone: str = "") -> None:

@@ -49,7 +49,7 @@ def read_samples(text: str) -> list[dict[str, Any]]:
 
 def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Sample indices by ``group``, or else by question, reference and prompt messages."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
         prompt = request.get("messages") or []
         if request.get("response") is None:
@@ -57,8 +57,8 @@ def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
         key = request.get("group") or json.dumps(
             [request.get("question"), request.get("reference"), prompt]
         )
-        found.setdefault(str(key), []).append(index)
-    return found
+        groups.setdefault(str(key), []).append(index)
+    return groups
 
 
 def _scaled(epsilon: float) -> Callable[[Sequence[float]], list[float]]:

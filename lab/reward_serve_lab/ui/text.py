@@ -73,25 +73,25 @@ def is_hidden(character: str) -> bool:
 def pieces(text: str, marks: Iterable[Mark] = (), most: int = MAX_SHOWN) -> list[Piece]:
     """Split a text into pieces: at most ``most`` characters, and those around the marks."""
     marks = sorted(mark for mark in marks if mark.start < mark.end)
-    found: list[Piece] = []
+    parts: list[Piece] = []
     budget = [_MAX_NAMED]
     last = 0
     for start, end in _windows(len(text), marks, most):
         if start > last:
-            found.append(_left_out(start - last))
+            parts.append(_left_out(start - last))
         for begin, until, kind in _styled(start, end, marks):
-            found += _revealed(text[begin:until], kind, budget)
+            parts += _revealed(text[begin:until], kind, budget)
         last = end
     if last < len(text):
-        found.append(_left_out(len(text) - last))
-    return found
+        parts.append(_left_out(len(text) - last))
+    return parts
 
 
 def one_line(text: str, most: int = 160) -> list[Piece]:
     """The end of a text on one line, for tables."""
     short = text[-most:]
-    found = pieces(short.replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " "))
-    return [Piece("… ", "muted"), *found] if len(text) > most else found
+    parts = pieces(short.replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " "))
+    return [Piece("… ", "muted"), *parts] if len(text) > most else parts
 
 
 def legible(text: str, most: int = 200) -> str:

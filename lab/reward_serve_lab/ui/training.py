@@ -140,14 +140,14 @@ class _Training:
                 )
             return
         run = self._session.run = self._session.run or known[0]
-        names = {each: " · ".join(legible(name or "no run", 60) for name in each) for each in known}
+        names = {run: " · ".join(legible(name or "no run", 60) for name in run) for run in known}
         self._runs.set_options(names, value=run)
         self._show(await asyncio.to_thread(by_step, self._verdicts, *run))
-        found = await asyncio.to_thread(signs, self._verdicts, *run)
+        latest = await asyncio.to_thread(signs, self._verdicts, *run)
         if self._runs.is_deleted or run != self._session.run:
             return
         with self._notes:
-            self._show_signs(found)
+            self._show_signs(latest)
         self._shown_for = (run, progress)
 
     def _show(self, steps: list[Step]) -> None:
@@ -156,12 +156,12 @@ class _Training:
             chart.show([step.number for step in steps], [*zip(*map(values, steps), strict=True)])
         self._table.show([_row(step) for step in steps[: -_TABLE_STEPS - 1 : -1]])
 
-    def _show_signs(self, found: Sequence[Sign]) -> None:
-        for sign in found:
+    def _show_signs(self, signs: Sequence[Sign]) -> None:
+        for sign in signs:
             with message(sign.says, "warn", f"Sign of a hole, since step {sign.since_step:g}."):
                 wanted = Filters(ids=sign.samples)
                 button(f"Show {len(sign.samples)} samples", partial(self._to_verdicts, wanted))
-        if not found:
+        if not signs:
             audits = sum(step.audits or 0 for step in self._steps)
             tag(
                 "p",

@@ -17,10 +17,10 @@ from typing import Any
 from unittest.mock import patch
 
 from deployments.local import APP, free_port, serve_run
-from loadtests.chaos.cluster import Target, ask_functions, shared_clients
 from loadtests.chaos.load import Tally, closed_loop
 from loadtests.chaos.questions import Questions, marked
 from loadtests.chaos.report import Figures, all_right, with_bounds
+from loadtests.chaos.target import Target, ask_functions, shared_clients
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.engines.bundled import CACHE_VARIABLE
 from reward_serve_judge.weights import bundled_folder, find_fault, prepare_bundled

@@ -16,17 +16,17 @@ from typing import Any
 
 from deployments.local import APP, serve_run
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import (
+from loadtests.chaos.fault_under_load import fault_under_load
+from loadtests.chaos.load import Tally
+from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.report import Figures, all_right, recovers, with_bounds
+from loadtests.chaos.target import (
     Target,
     ask_functions,
     deploy_rule,
     shared_clients,
     wait_until,
 )
-from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.load import Tally
-from loadtests.chaos.questions import Questions, marked
-from loadtests.chaos.report import Figures, all_right, recovers, with_bounds
 from loadtests.cluster import local_cluster
 
 NAMES = ("rolling_update", "rolling_update_one", "scale_to_zero", "node_lost")
@@ -156,7 +156,7 @@ def _node_lost() -> Figures:
         fields: dict[str, Any] = {"autoscaling": scaling, "resources": {"num_cpus": 1}}
         target, _ = deploy_rule(cluster.gcs_address, {"num_replicas": 2}, **fields)
         before = replica_nodes("rule")
-        lost = next(each for each in others if each.node_id in before)
+        lost = next(node for node in others if node.node_id in before)
 
         def restored() -> bool:
             now = replica_nodes("rule")

@@ -17,10 +17,10 @@ import psutil
 
 from deployments.local import free_port, serve_run
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import Target, first_model
 from loadtests.chaos.fault_under_load import fault_under_load
 from loadtests.chaos.questions import Pair, Questions, marked
 from loadtests.chaos.report import Figures, recovers, with_bounds
+from loadtests.chaos.target import Target, first_model
 from loadtests.cluster import await_ready, config, local_cluster
 from reward_serve.client import HttpRewardClient, ServiceUnavailableError
 

@@ -15,10 +15,10 @@ from random import Random
 import psutil
 
 from loadtests.chaos import processes
-from loadtests.chaos.cluster import deploy_rule, first_model
 from loadtests.chaos.fault_under_load import fault_under_load
 from loadtests.chaos.questions import Pair, Questions, marked
 from loadtests.chaos.report import Figures, recovers, with_bounds
+from loadtests.chaos.target import deploy_rule, first_model
 from loadtests.cluster import local_cluster
 
 PAUSE_S = 8.0

@@ -15,7 +15,11 @@ from typing import Any
 
 import httpx
 
-from loadtests.chaos.cluster import (
+from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
+from loadtests.chaos.processes import memory_mib
+from loadtests.chaos.questions import Questions, prose
+from loadtests.chaos.report import Figures, all_right, with_bounds
+from loadtests.chaos.target import (
     Target,
     ask_functions,
     bare_clients,
@@ -24,10 +28,6 @@ from loadtests.chaos.cluster import (
     stand_in_service,
     wait_until,
 )
-from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
-from loadtests.chaos.processes import memory_mib
-from loadtests.chaos.questions import Questions, prose
-from loadtests.chaos.report import Figures, all_right, with_bounds
 from loadtests.soak import watched
 
 NAMES = ("faults", "disconnects", "overload")
@@ -107,7 +107,7 @@ async def _overload(target: Target) -> Figures:
     with watched(memory_mib, TWICE_S / 2) as memory:
         twice = await arriving(target, TWICE_S, capacity)
     (start, middle, *_), end = memory.samples, memory_mib()
-    flat = all(one in end and end[one] <= _GROWTH * middle[one] + _GROWTH_MIB for one in middle)
+    flat = all(name in end and end[name] <= _GROWTH * middle[name] + _GROWTH_MIB for name in middle)
     figures = {
         **twice,
         "capacity_per_s": capacity,
@@ -136,8 +136,8 @@ async def measured_capacity(target: Target, seconds: float) -> float:
     questions = Questions(prose, "capacity", 60.0)
     ways = ask_functions(bare_clients(target))
     await closed_loop(tally, ways, questions, _CALLERS, lambda: time.monotonic() > ends)
-    times = sorted(one.ended_s for one in tally.records if one.outcome == "right")
-    calm = [each for each in times if times[0] + 1 < each < ends]
+    times = sorted(record.ended_s for record in tally.records if record.outcome == "right")
+    calm = [time_s for time_s in times if times[0] + 1 < time_s < ends]
     return round((len(calm) - 1) / (calm[-1] - calm[0]), 2)
 
 
@@ -151,12 +151,14 @@ async def arriving(
     ways = ask_functions(bare_clients(target))
     await open_loop(tally, ways, questions, 2 * NOMINAL_PER_S, seconds, together)
     within_deadline = [
-        one for one in tally.records if one.outcome == "right" and one.ended_s < began + seconds
+        record
+        for record in tally.records
+        if record.outcome == "right" and record.ended_s < began + seconds
     ]
     admitted = [
-        one.ended_s - one.asked_s
-        for one in tally.records
-        if one.outcome == "right" or one.why == "timeout"
+        record.ended_s - record.asked_s
+        for record in tally.records
+        if record.outcome == "right" or record.why == "timeout"
     ]
     per_s = len(within_deadline) / seconds
     return {
@@ -166,7 +168,11 @@ async def arriving(
         "goodput": round(per_s / capacity, 3),
         "admitted": quantiles(admitted),
         "refused": quantiles(
-            [one.ended_s - one.asked_s for one in tally.records if one.why == "overloaded"]
+            [
+                record.ended_s - record.asked_s
+                for record in tally.records
+                if record.why == "overloaded"
+            ]
         ),
         "deadline_s": OVERLOAD_DEADLINE_S,
     }

@@ -53,17 +53,17 @@ def gradients(model: Any, states: list[torch.Tensor]) -> dict[str, torch.Tensor]
 def test_shared_beginnings_give_the_states_and_gradients_of_whole_prompts(model: Any) -> None:
     ours = hidden_states(model, PIECES, "cpu")
     assert [len(states) for states in ours] == [3, 4, 1, 2, 3, 1]
-    own = [ours[piece] for piece in PROMPTS]
+    packed = [ours[piece] for piece in PROMPTS]
 
     backbone = model.get_base_model().model
     whole = [
         backbone(input_ids=torch.tensor([ids])).last_hidden_state[0, -len(PIECES[piece].ids) :]
         for piece, ids in PROMPTS.items()
     ]
-    for one, other in zip(own, whole, strict=True):
-        torch.testing.assert_close(one, other)
+    for state, other in zip(packed, whole, strict=True):
+        torch.testing.assert_close(state, other)
 
-    expected, got = gradients(model, whole), gradients(model, own)
+    expected, got = gradients(model, whole), gradients(model, packed)
     assert len(expected) == 2 * 7 * 2  # layers, products in each, A and B
     assert got.keys() == expected.keys()
     for name, gradient in expected.items():

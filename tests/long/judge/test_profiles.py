@@ -65,17 +65,17 @@ def section(folder: Path) -> tuple[dict[str, Any], str]:
     """The model's section of the file that `serve FOLDER` makes, and what it says."""
     fields = ["--set", "engine.cpu_kv_cache_gib=0.25", "--set", "resources.num_cpus=1"]
     result = invoke("serve", folder, "--dry-run", "--replicas", "1", *fields)
-    (found,) = yaml.safe_load(result.stdout)["applications"][0]["args"]["models"]
-    return found, result.stderr
+    (model_section,) = yaml.safe_load(result.stdout)["applications"][0]["args"]["models"]
+    return model_section, result.stderr
 
 
 @pytest.mark.timeout(480)
 def test_both_architectures_give_a_verdict(tmp_path: Path) -> None:
-    judge, said = section(tiny(tmp_path / JUDGE, "Qwen3ForCausalLM"))
-    assert said.startswith(f"profile qwen3, by the name of Qwen/{JUDGE}; ")
+    judge, notes = section(tiny(tmp_path / JUDGE, "Qwen3ForCausalLM"))
+    assert notes.startswith(f"profile qwen3, by the name of Qwen/{JUDGE}; ")
     head = tiny(tmp_path / CLASSIFIER, "Qwen3ForSequenceClassification", num_labels=1)
-    classifier, said = section(head)
-    assert said.startswith(f"profile skywork-reward-v2, by the name of Skywork/{CLASSIFIER}; ")
+    classifier, notes = section(head)
+    assert notes.startswith(f"profile skywork-reward-v2, by the name of Skywork/{CLASSIFIER}; ")
     judge["judge"]["rules_first"] = False
     args = {"models": [judge, classifier]}
     application = {"name": "reward", "import_path": "reward_serve.app:build_app", "args": args}

@@ -51,7 +51,7 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("response", "reference", "correct", "answered", "expected", "shown"),
+    ("response", "reference", "correct", "answered", "expected", "ending"),
     [
         ("So 1,800.", "1,800", True, True, [*"1800", "stop"], "1800 (present)"),
         ("So 1,800.", "1,800", False, True, [], "1800 (present)"),
@@ -60,7 +60,7 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
     ],
 )
 def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
-    response: str, reference: str, correct: bool, answered: bool, expected: list[str], shown: str,
+    response: str, reference: str, correct: bool, answered: bool, expected: list[str], ending: str,
     trained: Trainer, base: Path,
 ) -> None:  # fmt: skip
     tokenizer, prompts = AutoTokenizer.from_pretrained(base), trained.prompts
@@ -68,7 +68,7 @@ def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
     read = ["stop" if token == STOP else tokenizer.decode([token]) for token in prompt.answer]
     assert read == expected
     assert tokenizer.decode(prompt.ids[: prompt.reference]).endswith("Reference: ")
-    assert tokenizer.decode(prompt.ids[prompt.reference :]).startswith(f"{shown}<|im_end|>")
+    assert tokenizer.decode(prompt.ids[prompt.reference :]).startswith(f"{ending}<|im_end|>")
     assert prompts.scores[prompt.label] == float(correct)
     assert tokenizer.decode(prompts.label_ids[prompt.label]) == str(int(correct))
 
@@ -110,8 +110,8 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
         trainer = Trainer(recipe, base, "cpu", workers)
         batch = next(batches(trainer, MATERIAL))
         losses.append([trainer.train(batch) for _ in range(4)])
-    for one, two in zip(*losses, strict=True):
-        assert two[0] == pytest.approx(one[0], rel=0.03)
+    for first, second in zip(*losses, strict=True):
+        assert second[0] == pytest.approx(first[0], rel=0.03)
     assert losses[0][0][1] == losses[1][0][1]
 
 

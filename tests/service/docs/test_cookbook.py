@@ -35,11 +35,11 @@ def folder(tmp_path: Path, service: FakeService, monkeypatch: pytest.MonkeyPatch
 
 
 def save(page: Path) -> list[Block]:
-    found = blocks(page)
-    for block in found:
+    page_blocks = blocks(page)
+    for block in page_blocks:
         if block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
-    return found
+    return page_blocks
 
 
 def run(command: str, service: FakeService) -> str:
@@ -69,14 +69,14 @@ def test_a_page_has_at_most_40_lines(page: Path) -> None:
 
 @pages
 def test_its_commands_run_and_print_what_it_says(page: Path, service: FakeService) -> None:
-    found = save(page)
+    page_blocks = save(page)
     if page.stem == "upgrade":
         save(DOCS / "cookbook/good-enough.md")  # the labelled rows
     if page.stem == "own-rubric":  # its model is a rubric's, the stand-in's a rule
         scored = {"status": "ok", "score": 0.5, "source": "judge"}
         service.replies["/v1/score/batch"] = Reply({"results": [scored]})
     printed = ""
-    for block in found:
+    for block in page_blocks:
         if block.language == "sh":
             printed = ""
             for command in commands(block):
@@ -129,16 +129,16 @@ def test_the_rubric_on_its_page_is_one_that_every_judge_can_answer() -> None:
 
 async def test_two_rewards_are_the_components_of_one_request(service: FakeService) -> None:
     save(DOCS / "cookbook/two-rewards.md")
-    found = importlib.import_module("two_rewards")
+    module = importlib.import_module("two_rewards")
     sys.modules.pop("two_rewards", None)
     parts = {"length": {"status": "ok", "score": 300}, "correct": {"status": "unparseable"}}
     result = {"status": "unparseable", "components": parts, "model": "both"}
     service.replies["/v1/score/batch"] = Reply({"results": [result] * 2})
     texts, rows = ["#### 18", "#### 17"], {"answer": ["18", "18"]}
-    got = [await reward(prompts=["?", "?"], completions=texts, **rows) for reward in found.rewards]
+    got = [await reward(prompts=["?", "?"], completions=texts, **rows) for reward in module.rewards]
     assert got == [[None, None], [300.0, 300.0]]
     (call,) = service.calls
-    assert {one["model"] for one in call.body["requests"]} == {"both"}
+    assert {request["model"] for request in call.body["requests"]} == {"both"}
 
 
 def test_the_fingerprint_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

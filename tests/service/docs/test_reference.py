@@ -128,4 +128,4 @@ def test_the_block_for_verl_is_that_of_the_launch_script() -> None:
     block = next(b for b in blocks(DOCS / "how-to/verl.md") if "custom_reward" in b.text)
     settings = re.findall(r"^  (\S+=\S+)", block.text, re.M)
     assert len(settings) == 11
-    assert [each for each in settings[:-1] if each not in script] == []
+    assert [setting for setting in settings[:-1] if setting not in script] == []

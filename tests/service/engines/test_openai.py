@@ -127,7 +127,7 @@ HALF["usage"] = {"prompt_tokens": None, "completion_tokens": None, "total_tokens
 
 
 @pytest.mark.parametrize(
-    ("mode", "reply", "status", "said"),
+    ("mode", "reply", "status", "message"),
     [
         ("generate", RIGHT, "ok", "They agree.\nVERDICT: 1"),
         ("generate", httpx.Response(200, text=json.dumps(HALF), headers=JSON), "ok", "Right ?\n"),
@@ -147,12 +147,12 @@ HALF["usage"] = {"prompt_tokens": None, "completion_tokens": None, "total_tokens
     ],
 )
 async def test_a_reply_is_a_verdict_or_a_typed_failure(
-    mode: str, reply: Any, status: str, said: str
+    mode: str, reply: Any, status: str, message: str
 ) -> None:
     endpoint = Endpoint(reply)
     result = await endpoint.scorer(mode=mode).score(ASKED)
     assert (result["status"], result["score"]) == (status, 1.0 if status == "ok" else None)
-    assert said in (result["text"] if status == "ok" else result["reason"])
+    assert message in (result["text"] if status == "ok" else result["reason"])
     assert KEY not in str(result) and (status == "ok" or result["reason"].isprintable())
     assert len(endpoint.asked) == (2 if (mode, status) == ("generate", "unparseable") else 1)
     orjson.dumps([result])  # as the ingress writes it
@@ -170,7 +170,7 @@ async def test_a_reply_without_a_verdict_is_not_kept(mode: str) -> None:
     endpoint = Endpoint(useless, completion("VERDICT: 1", logprobs={"1": -0.1}))
     scorer = endpoint.scorer(mode=mode, attempts=1)
     results = [await scorer.score(ASKED) for _ in range(3)]
-    assert [each["status"] for each in results] == ["unparseable", "ok", "ok"]
+    assert [result["status"] for result in results] == ["unparseable", "ok", "ok"]
     assert len(endpoint.asked) == 2
 
 
@@ -216,7 +216,7 @@ async def test_what_an_endpoint_refuses_is_learnt(names_param: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "fault"),
     [
         (
             400,
@@ -227,10 +227,10 @@ async def test_what_an_endpoint_refuses_is_learnt(names_param: bool) -> None:
     ],
 )
 async def test_other_endpoints_words_for_an_unknown_parameter_are_read(
-    status: int, said: Any
+    status: int, fault: Any
 ) -> None:
     endpoint = Endpoint(
-        lambda body: httpx.Response(status, json=said) if "seed" in body else completion("ok")
+        lambda body: httpx.Response(status, json=fault) if "seed" in body else completion("ok")
     )
     engine = endpoint.engine()
     for _ in range(2):
@@ -239,8 +239,8 @@ async def test_other_endpoints_words_for_an_unknown_parameter_are_read(
 
 
 async def test_a_parameter_that_the_file_insists_on_is_sent() -> None:
-    said = {"error": {"message": "'xhigh' is not supported", "param": "reasoning_effort"}}
-    endpoint = Endpoint(httpx.Response(400, json=said))
+    fault = {"error": {"message": "'xhigh' is not supported", "param": "reasoning_effort"}}
+    endpoint = Endpoint(httpx.Response(400, json=fault))
     engine = endpoint.engine(model="o3", extra_body={"reasoning_effort": "xhigh"})
     with pytest.raises(RefusedError, match="'xhigh' is not supported"):
         await engine.generate(EMPTY, Sampling(64))
@@ -335,8 +335,8 @@ async def test_a_completion_is_the_endpoints_with_its_own_model_and_parameters()
     reply = completion("half \ud800", finish_reason="tool_calls")
     reply["choices"][0]["message"]["tool_calls"] = [tool_call]
     fault = {"message": "Unsupported parameter", "param": "max_tokens"}
-    said = httpx.Response(200, headers=JSON, content=json.dumps(reply))
-    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), said)
+    scored = httpx.Response(200, headers=JSON, content=json.dumps(reply))
+    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), scored)
     answer = await endpoint.scorer(max_tokens=64).complete(CHAT)
     assert answer["status"] == "ok"
     (choice,) = answer["completion"]["choices"]
@@ -360,8 +360,8 @@ async def test_several_answers_of_an_endpoint_are_calls_of_their_own() -> None:
 
 async def test_what_is_refused_to_one_caller_is_sent_for_the_next_score() -> None:
     fault = {"message": "'temperature' is too high", "param": "temperature"}
-    said = completion("VERDICT: 1")
-    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), said)
+    right = completion("VERDICT: 1")
+    endpoint = Endpoint(httpx.Response(400, json={"error": fault}), right)
     scorer = endpoint.scorer(mode="generate")
     answer = await scorer.complete({**CHAT, "temperature": 1.9})
     assert (answer["status"], "too high" in answer["reason"]) == ("invalid", True)

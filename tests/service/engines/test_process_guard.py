@@ -60,6 +60,6 @@ def test_the_owner_itself_and_unowned_processes_are_left_alone(
     monkeypatch.setenv("REWARD_SERVE_ENGINE_OWNER", "before")
     own_child_processes()
     install()
-    found = ctypes.c_int()
-    assert ctypes.CDLL(None).prctl(2, ctypes.byref(found)) == 0  # PR_GET_PDEATHSIG
-    assert found.value == 0
+    signal = ctypes.c_int()
+    assert ctypes.CDLL(None).prctl(2, ctypes.byref(signal)) == 0  # PR_GET_PDEATHSIG
+    assert signal.value == 0

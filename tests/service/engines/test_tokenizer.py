@@ -182,6 +182,6 @@ def test_a_character_that_the_vocabulary_lacks_keeps_its_neighbours_apart(unk_to
 def test_a_long_text_has_the_same_tokens() -> None:
     tokenizer = ChatTokenizer(hub_tokenizer(byte_level()))
     ids, starts = tokenizer.encode_plain("½ eighteen\n" * 3_000)
-    one, _ = tokenizer.encode_plain("½ eighteen\n")
-    assert ids == one * 3_000
+    once, _ = tokenizer.encode_plain("½ eighteen\n")
+    assert ids == once * 3_000
     assert starts[-1] == len("½ eighteen\n") * 3_000 - 1

@@ -24,32 +24,36 @@ def arguments(config: EngineConfig, num_gpus: float = 0.0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("config", [ON_CPU, ON_GPU])
 def test_the_files_settings_override_the_devices_defaults(config: EngineConfig) -> None:
-    said: dict[str, Any] = {"max_num_batched_tokens": 128, "dtype": "bfloat16", "block_size": 64}
+    settings: dict[str, Any] = {
+        "max_num_batched_tokens": 128,
+        "dtype": "bfloat16",
+        "block_size": 64,
+    }
     kwargs = {"enforce_eager": False, "kv_cache_dtype": "fp8"}
-    asked = config.model_copy(update={**said, "engine_kwargs": kwargs})
-    assert arguments(asked, 1.0).items() >= {**said, **kwargs}.items()
+    asked = config.model_copy(update={**settings, "engine_kwargs": kwargs})
+    assert arguments(asked, 1.0).items() >= {**settings, **kwargs}.items()
 
 
 @pytest.mark.parametrize(
-    ("num_gpus", "said", "utilization"),
+    ("num_gpus", "configured", "utilization"),
     [(1.0, None, 0.9), (0.5, None, 0.45), (8.0, None, 0.9), (0.5, 0.3, 0.3)],
 )
 def test_memory_use_follows_the_replicas_share_of_a_gpu_unless_said(
-    num_gpus: float, said: float | None, utilization: float
+    num_gpus: float, configured: float | None, utilization: float
 ) -> None:
-    config = EngineConfig(device="cuda", gpu_memory_utilization=said)
+    config = EngineConfig(device="cuda", gpu_memory_utilization=configured)
     assert arguments(config, num_gpus)["gpu_memory_utilization"] == pytest.approx(utilization)
 
 
 def test_a_cpus_engine_uses_the_replicas_cores_and_what_the_operator_set_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = {"OMP_NUM_THREADS": "2", "TORCHDYNAMO_DISABLE": "1", "VLLM_CONFIGURE_LOGGING": "0"}
-    own |= {"REWARD_SERVE_ENGINE_OWNER": str(os.getpid()), "HF_HUB_OFFLINE": "1"}
+    variables = {"OMP_NUM_THREADS": "2", "TORCHDYNAMO_DISABLE": "1", "VLLM_CONFIGURE_LOGGING": "0"}
+    variables |= {"REWARD_SERVE_ENGINE_OWNER": str(os.getpid()), "HF_HUB_OFFLINE": "1"}
     environment = {"VLLM_LOGGING_LEVEL": "DEBUG", "OMP_NUM_THREADS": "99"}  # Ray sets the latter
     monkeypatch.setattr(os, "environ", environment)
     set_environment(ON_CPU, 2.9)
-    assert environment.items() >= (own | {"VLLM_LOGGING_LEVEL": "DEBUG"}).items()
+    assert environment.items() >= (variables | {"VLLM_LOGGING_LEVEL": "DEBUG"}).items()
     set_environment(ON_CPU, 0.5)
     assert environment["OMP_NUM_THREADS"] == "1"
     environment.clear()

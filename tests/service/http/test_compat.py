@@ -184,12 +184,12 @@ def test_hostile_texts_take_time_that_grows_with_their_length_alone(text: str) -
 
 def test_a_missing_label_is_no_reference() -> None:
     for label in (None, math.nan, "", " "):
-        (one,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
-        assert "reference" not in {**one, **slime_item(slime("18", label))}
+        (item,) = openrlhf_items({"query": ["x"], "prompts": ["x"], "labels": [label]})
+        assert "reference" not in {**item, **slime_item(slime("18", label))}
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
+    ("label", "message"),
     [
         ({"answer": "18"}, "label: must be text or a number"),
         (True, "label: must be text or a number"),
@@ -199,11 +199,11 @@ def test_a_missing_label_is_no_reference() -> None:
     ],
 )
 def test_a_label_that_is_no_answer_or_whose_digits_json_would_lose_is_refused(
-    label: Any, said: str
+    label: Any, message: str
 ) -> None:
     reply = served(compatible_with=BOTH).post("/remote_rm", json=slime("18", label))
     assert reply.status_code == 422
-    assert said in reply.json()["detail"]
+    assert message in reply.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_batch_keeps_order_and_each_fault_to_its_own_item() -> None:
     single = served().post("/v1/score", json=items[4])
     assert (single.status_code, single.json()["detail"]) == (404, results[4]["reason"])
     assert "no model is named 'jugde'; choose from " in results[4]["reason"]
-    assert [each["details"] for each in results if each["status"] == "invalid"] == [
+    assert [result["details"] for result in results if result["status"] == "invalid"] == [
         *[None] * 3,
         {"refused": True},
         None,
@@ -105,7 +105,7 @@ def metadata(content: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         pytest.param(b"", "body: is not JSON", id="empty"),
         pytest.param(b"{", "body: is not JSON", id="malformed"),
@@ -129,11 +129,11 @@ def metadata(content: str) -> bytes:
         ),
     ],
 )
-def test_a_body_at_fault_is_422_by_name_and_its_item_invalid(body: bytes, said: str) -> None:
+def test_a_body_at_fault_is_422_by_name_and_its_item_invalid(body: bytes, message: str) -> None:
     client = served()
     reply = client.post("/v1/score", content=body)
     assert reply.status_code == 422, reply.text[:200]
-    assert said in reply.json()["detail"]
+    assert message in reply.json()["detail"]
     assert len(reply.content) < 2000
     batch = client.post("/v1/score/batch", content=b'{"requests": [%s]}' % body)
     if body and batch.status_code != 422:
@@ -172,8 +172,8 @@ def test_each_response_of_a_group_has_a_result_in_order() -> None:
     reply = served().post("/v1/score/group", json={**GROUP, "id": "g", "metadata": {"n": 1}})
     content = reply.json()
     assert (reply.status_code, content["status"], content["id"]) == (200, "ok", "g")
-    found = [(result["score"], result["model"]) for result in content["results"]]
-    assert found == [(0.5, "rule"), (1.0, "rule")]
+    scores = [(result["score"], result["model"]) for result in content["results"]]
+    assert scores == [(0.5, "rule"), (1.0, "rule")]
     assert content["metadata"] == {"n": 1}
 
 

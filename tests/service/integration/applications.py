@@ -29,7 +29,7 @@ def rule(name: str, verifier: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "kind": "rule", "rule": settings, **_FEW, **fields}
 
 
-def own(name: str, function: str, **fields: Any) -> dict[str, Any]:
+def function_rule(name: str, function: str, **fields: Any) -> dict[str, Any]:
     """A rule that calls a function of ``tests.own_functions``."""
     return rule(name, "function", rule={"function": f"{OWN}:{function}"}, **fields)
 
@@ -64,10 +64,10 @@ RULE_MODELS = [
     rule("rule", "gsm8k"),
     rule("exact", "exact"),
     rule("pattern", "regex", rule={"pattern": r"(?:A+)+: (\S+)"}),
-    own("own", "later"),
-    own("turns", "last_number"),
-    own("counted", "later"),
-    own("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
+    function_rule("own", "later"),
+    function_rule("turns", "last_number"),
+    function_rule("counted", "later"),
+    function_rule("shed", "is_here", max_concurrent_items=10, max_queued_items=10),
     {
         "name": "composite",
         "kind": "composite",
@@ -87,14 +87,14 @@ BESIDE: dict[str, dict[str, Any]] = {
     RULES: {"models": RULE_MODELS},
     SEVERAL: {
         "models": [
-            own("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3}),
+            function_rule("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3}),
         ]
     },
     SHARED: {
-        "models": [own("busy", "works", max_concurrent_items=8, max_queued_items=72)],
+        "models": [function_rule("busy", "works", max_concurrent_items=8, max_queued_items=72)],
         "server": {"api_keys_env": KEYS_VARIABLE},
     },
-    MISSING: {"models": [own("own", "no_such")]},
+    MISSING: {"models": [function_rule("own", "no_such")]},
 }
 
 BEHIND_THE_GATEWAY: dict[str, Any] = {

@@ -83,10 +83,10 @@ def url(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 def _settled() -> bool:
     """Whether each application has started, or failed as it is meant to."""
     applications = serve.status().applications
-    for name, found in applications.items():
-        if found.status == "DEPLOY_FAILED" and name != MISSING:
-            pytest.fail(f"{name}: {found.message}")
-    return {name: str(found.status.value) for name, found in applications.items()} == {
+    for name, application in applications.items():
+        if application.status == "DEPLOY_FAILED" and name != MISSING:
+            pytest.fail(f"{name}: {application.message}")
+    return {name: str(application.status.value) for name, application in applications.items()} == {
         name: "DEPLOY_FAILED" if name == MISSING else "RUNNING"
         for name in (APP, GUARDED, GATEWAY, *BESIDE)
     }

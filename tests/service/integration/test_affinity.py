@@ -82,8 +82,8 @@ def over_http(url: str, asked: list[dict[str, Any]]) -> list[float | None]:
 def streamed(url: str, asked: list[dict[str, Any]]) -> list[float | None]:
     body = {"requests": asked}
     reply = httpx.post(f"{url}/v1/score/batch", json=body, headers=NDJSON, timeout=60)
-    found = {line["index"]: line["score"] for line in map(json.loads, reply.text.splitlines())}
-    return [found[index] for index in range(len(asked))]
+    scores = {line["index"]: line["score"] for line in map(json.loads, reply.text.splitlines())}
+    return [scores[index] for index in range(len(asked))]
 
 
 def by_handle(_: str, asked: list[dict[str, Any]]) -> list[float | None]:

@@ -26,11 +26,11 @@ def conversation(turns: int, size: int, name: str, lost: frozenset[int] = frozen
     messages: list[Any] = [{"role": "user", "content": f"{name}: count"}]
     padding = "é" * (size // turns // 2)
     for number in range(1, turns // 2 + 1):
-        said = f"{'lost' if number in lost else name} says {number}"
+        text = f"{'lost' if number in lost else name} says {number}"
         last = number == turns // 2
         call = {"id": f"c{number}", "function": {"name": "look", "arguments": {"n": number}}}
         messages.append(
-            {"role": "assistant", "content": said, **({} if last else {"tool_calls": [call]})}
+            {"role": "assistant", "content": text, **({} if last else {"tool_calls": [call]})}
         )
         if not last:
             output = f"{padding} {name} shows {number}"

@@ -98,7 +98,7 @@ def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:
             assert set(details["members"]) == {f"{APP}/judge", "rule", "exact"}
         explained = client.explain(boxed).members or {}
     assert isinstance(explained["exact"], Explanation)
-    scores = {name: each.result.score for name, each in explained.items()}
+    scores = {name: explanation.result.score for name, explanation in explained.items()}
     assert scores == {f"{APP}/judge": 1.0, "rule": 1.0, "exact": 0.0}
 
 
@@ -110,12 +110,12 @@ def test_a_cascade_asks_the_next_where_the_first_has_neither_a_rule_nor_a_verdic
     unwritten = {**unsure, "template": "similarity", "options": {"max_tokens": 1}}
     with HttpRewardClient(rule_url, timeout_s=60, max_attempts=1) as client:
         results = client.score_batch(
-            [{**each, "model": "cascade"} for each in (proven, unsure, unwritten)]
+            [{**request, "model": "cascade"} for request in (proven, unsure, unwritten)]
         )
     judge = f"{APP}/judge"
     details: list[Any] = [result.details for result in results]
     assert [result.score for result in results] == [1.0, 0.0, 0.0]
-    assert [each["decided_by"] for each in details] == [judge, "exact", "exact"]
+    assert [detail["decided_by"] for detail in details] == [judge, "exact", "exact"]
     assert details[1]["members"][judge]["status"] == "ok"
     failed = details[2]["members"][judge]
     assert (failed["status"], failed["score"]) == ("truncated", None)

@@ -158,5 +158,5 @@ def engine_core_of(replica_pid: int) -> tuple[psutil.Process, list[psutil.Proces
 
 def states(app: str, deployment: str) -> dict[str, int]:
     """How many replicas are in each state."""
-    found = serve.status().applications[app].deployments[deployment].replica_states
-    return {str(state): count for state, count in found.items()}
+    counts = serve.status().applications[app].deployments[deployment].replica_states
+    return {str(state): count for state, count in counts.items()}

@@ -39,11 +39,11 @@ class _Endpoint(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"])).decode()
         case = re.search(r"case-(\d+)-", body)
-        said = CASES[int(case[1])]["say"] if case else AT_START
-        message = {"role": "assistant", "content": said}
+        answer = CASES[int(case[1])]["say"] if case else AT_START
+        message = {"role": "assistant", "content": answer}
         reply: Any = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
         reply["choices"] = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        data = json.dumps(reply if isinstance(said, str) else said).encode()
+        data = json.dumps(reply if isinstance(answer, str) else answer).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))

@@ -26,12 +26,12 @@ def test_the_judge_decides_what_rules_left_and_its_templates_are_not_mixed(
     result = invoke("rescore", log, "--with", url)
     assert result.exit_code == 0, result.output
     out = tmp_path / "rescored-verdicts-rule-1.jsonl"
-    found = {line["sample"]: line for line in lines_of(out)}
-    assert [found[n]["score"] for n in range(2)] == [1.0, 0.0]
-    assert found[2]["score"] in (0.0, 1.0)
-    assert [found[n]["source"] for n in range(2)] == ["rule", "rule"]
-    assert found[2]["source"] in ("judge", "cache")
-    assert all("template=final_answer@" in line["fingerprint"] for line in found.values())
+    by_sample = {line["sample"]: line for line in lines_of(out)}
+    assert [by_sample[n]["score"] for n in range(2)] == [1.0, 0.0]
+    assert by_sample[2]["score"] in (0.0, 1.0)
+    assert [by_sample[n]["source"] for n in range(2)] == ["rule", "rule"]
+    assert by_sample[2]["source"] in ("judge", "cache")
+    assert all("template=final_answer@" in line["fingerprint"] for line in by_sample.values())
     assert "0 of 1 lose their gradient, 0 gain one" in result.stdout
     before = out.read_bytes()
     refused = invoke("rescore", log, "--with", url, "--template", "problem")

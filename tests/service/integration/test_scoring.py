@@ -144,7 +144,7 @@ def test_a_verdict_is_explained_over_http_and_by_handle(
     assert (explanation.result.score, explanation.result.id) == (http.score(asked).score, "a")
     assert explanation.model is not None
     assert explanation.model.usage.prompt_tokens == prompt.token_count
-    (place,) = [each for each in prompt.fields if each.field == "response"]
+    (place,) = [field for field in prompt.fields if field.field == "response"]
     assert text[place.start : place.end] == "She makes 18 dollars in all", "canonical numerals"
     by_handle = handle.explain(asked)
     assert (by_handle.cached, by_handle.prompts[0].text) == (True, text)
@@ -153,7 +153,7 @@ def test_a_verdict_is_explained_over_http_and_by_handle(
     assert by_rule.rule is not None and by_rule.rule.span is not None
     assert by_rule.model is not None
     assert (by_rule.rule.span.start, by_rule.rule.span.end) == (16, 18)
-    sources = [(each.source, each.score) for each in (by_rule.result, by_rule.model)]
+    sources = [(result.source, result.score) for result in (by_rule.result, by_rule.model)]
     assert sources == [("rule", 1.0), ("judge", 1.0)]
 
 

@@ -39,7 +39,7 @@ def test_only_a_key_of_the_file_or_the_variable_opens(guarded: str) -> None:
     assert WRONG not in str(result.reason)
     for key in (OF_THE_FILE, OF_THE_VARIABLE):
         with HttpRewardClient(guarded, key) as client:
-            assert [one.score for one in client.score_batch([GOOD] * KEY_LIMIT)] == [
+            assert [result.score for result in client.score_batch([GOOD] * KEY_LIMIT)] == [
                 1.0
             ] * KEY_LIMIT
             assert client.models()[0]["name"] == "rule"

@@ -51,8 +51,8 @@ async def test_a_run_with_ten_times_the_load_at_most_doubles_anothers_latency(ur
         load = [asyncio.create_task(ask_for_ever(large, answered)) for _ in range(SMALL)]
         await asyncio.sleep(0.5)
         beside = await latencies(small)
-        for each in load:
-            each.cancel()
+        for task in load:
+            task.cancel()
         await asyncio.wait(load)
     percentile = int(0.99 * ITEMS) - 1
     assert beside[percentile] <= 2 * alone[percentile]

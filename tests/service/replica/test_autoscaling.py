@@ -53,5 +53,5 @@ def test_without_a_report_nothing_changes_and_a_waiting_call_starts_the_first_re
 
 def test_serve_keeps_its_delays_around_the_policy() -> None:
     policy = _apply_autoscaling_config(replicas_for_items)
-    found = [policy(context([512.0], upscale_delay_s=seconds))[0] for seconds in (60, 0)]
-    assert found == [1, 4]
+    replicas = [policy(context([512.0], upscale_delay_s=seconds))[0] for seconds in (60, 0)]
+    assert replicas == [1, 4]

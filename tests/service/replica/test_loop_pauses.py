@@ -56,7 +56,7 @@ def text(part: str, characters: int = MAX_ITEM_BYTES // 2 - 100_000) -> str:
 SHORT = [f"{i} {text('½ ', 40)} #### {i}" for i in range(MAX_REFERENCES)]
 TURNS = [{"role": r, "content": text("I 1 - 1. ", 4_000)} for r in ("user", "assistant")] * 99
 BATCHES: dict[str, list[dict[str, Any]]] = {
-    "response": [{"response": text(each)} for each in ("½ ", "A: ", "\\boxed{18} ", "<|im_end|>")],
+    "response": [{"response": text(mark)} for mark in ("½ ", "A: ", "\\boxed{18} ", "<|im_end|>")],
     "references": [{"response": text("18. ", 200_000), "reference": SHORT}],
     "long reference": [{"reference": text("one hundred and ")}],
     "question": [{"question": text("e\u0301")}],
@@ -75,12 +75,12 @@ BATCHES: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", ["judge", "rule"])
 async def test_a_batch_lets_others_pass(kind: str, batch: str) -> None:
     usual = {"response": "It is 17, so 18.", "reference": "#### 18", "question": "What is 2 + 3?"}
-    items = [{**usual, **each} for each in BATCHES[batch]]
+    items = [{**usual, **fields} for fields in BATCHES[batch]]
     assert await shortest_pause(lambda: scorer(kind).score_batch(items)) < LONGEST_S
 
 
 @pytest.mark.parametrize("kind", ["judge", "rule"])
 async def test_an_explanation_lets_others_pass(kind: str) -> None:
     asked = {"response": text("A: ", 190_000) + f"\n#### {'1 - ' * 45}", "reference": "18"}
-    each = scorer(kind)
-    assert await shortest_pause(lambda: each.explain(asked)) < LONGEST_S
+    explainer = scorer(kind)
+    assert await shortest_pause(lambda: explainer.explain(asked)) < LONGEST_S

@@ -158,13 +158,13 @@ async def test_an_undecided_pair_is_left_out_of_its_group() -> None:
     undecided, *others = result.comparisons
     assert (undecided.probability, undecided.reason) == (None, f"unparseable: {WHY.format(0.6)}")
     assert [pair.probability for pair in others] == pytest.approx([0.05, 0.05])
-    assert [each.status for each in result.results] == ["ok"] * 3
+    assert [member.status for member in result.results] == ["ok"] * 3
 
 
 async def test_a_turn_that_is_undecided_has_no_score() -> None:
     """An undecided state must not get its expected value as a component's score."""
-    said = [{"role": "user", "content": "Add."}, {"role": "assistant", "content": "It is 42."}]
-    request = ScoreRequest.model_validate({"messages": said, "turns": True})
+    messages = [{"role": "user", "content": "Add."}, {"role": "assistant", "content": "It is 42."}]
+    request = ScoreRequest.model_validate({"messages": messages, "turns": True})
     model = judge(FakeUnsureEngine(lambda fields: (0.6, 0.4)), template="task_done")
     (turn,) = ((await model.score(request)).components or {}).values()
     assert (turn.score, turn.status, turn.reason) == (None, "unparseable", WHY.format(0.6))
@@ -199,7 +199,7 @@ async def test_neither_a_client_nor_rescore_asks_an_undecided_judge_again() -> N
     class Transport(FakeTransport):
         async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
             calls.append(len(requests))
-            return [await model.score(ScoreRequest.model_validate(each)) for each in requests]
+            return [await model.score(ScoreRequest.model_validate(body)) for body in requests]
 
     body = ASKED.model_dump(exclude_none=True, mode="json")
     result = await Client(Transport(), on_failure="none").ascore(body)

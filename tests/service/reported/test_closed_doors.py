@@ -179,19 +179,21 @@ async def test_an_endpoints_redirect_is_not_followed(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("code", [200, 400, 401, 429, 500])
-@pytest.mark.parametrize("said", [f"unknown key {KEY}", "x" * 280 + KEY])
+@pytest.mark.parametrize("message", [f"unknown key {KEY}", "x" * 280 + KEY])
 async def test_an_endpoints_echo_of_its_key_is_in_no_result(
-    code: int, said: str, caplog: pytest.LogCaptureFixture
+    code: int, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    replies: list[Any] = [httpx.Response(code, json={"error": {"message": said}})]
+    replies: list[Any] = [httpx.Response(code, json={"error": {"message": message}})]
     if code == 200:
-        replies += [completion(said), completion(None, finish_reason="x") | {"error": said}]
+        replies += [completion(message), completion(None, finish_reason="x") | {"error": message}]
         escaped = "".join(f"\\u{ord(c):04x}" for c in KEY)
-        replies.append(httpx.Response(200, text=json.dumps(completion(said)).replace(KEY, escaped)))
+        replies.append(
+            httpx.Response(200, text=json.dumps(completion(message)).replace(KEY, escaped))
+        )
     for reply in replies:
         result = await Endpoint(reply).scorer(mode="generate").score(ASKED)
-        shown = f"{result}{caplog.text}"
-        assert KEY[:9] not in shown
+        visible = f"{result}{caplog.text}"
+        assert KEY[:9] not in visible
 
 
 def test_only_known_arguments_of_chat_templates_are_passed_on() -> None:
@@ -225,9 +227,9 @@ def test_no_command_lets_a_service_control_the_terminal(
     failed = failure(Status.ERROR, HOSTILE, source="judge").model_dump(mode="json")
     service.replies["/v1/score/batch"] = Reply({"results": [failed]})
     answered = invoke(command, *arguments[command])
-    shown = refused.output + answered.output
-    assert r"\x1b]0;owned" in shown
-    assert set(HOSTILE) & set(shown) <= set("]0;owned[2J31m")
+    printed = refused.output + answered.output
+    assert r"\x1b]0;owned" in printed
+    assert set(HOSTILE) & set(printed) <= set("]0;owned[2J31m")
 
 
 def test_files_that_quote_responses_are_their_owners_alone(
@@ -251,7 +253,7 @@ def test_files_that_quote_responses_are_their_owners_alone(
 def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_path: Path) -> None:
     row = {"status": "ok", "model": "m", "time": 1.0, "step": 1, "score": 0.5, "run": "r"}
     rows = [row, *({**row, field: number} for number in (1e308, -1e308, 1e299))]
-    lines = "".join(json.dumps(each) + "\n" for each in rows)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "verdicts-a.jsonl").write_text(lines, encoding="utf-8")
     table = VerdictTable([tmp_path])
     try:
@@ -259,7 +261,7 @@ def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_
         answer = ask(table, Filters(), 0)
         assert (answer.total, sum(answer.scores) >= 1) == (4, True)
         assert by_step(table, "r", "m")
-        assert all(map(time.localtime, [each.time for each in answer.rows]))
+        assert all(map(time.localtime, [verdict.time for verdict in answer.rows]))
     finally:
         table.close()
 
@@ -273,7 +275,7 @@ def test_the_name_of_a_parquet_file_is_no_pattern(
         duckdb.execute(f"COPY ({values}) TO '{tmp_path / name}.parquet' (FORMAT parquet)")
     monkeypatch.chdir(tmp_path)
     rollouts, _ = read_rollouts(Path("a*.parquet"))
-    assert [each.request["response"] for each in rollouts] == ["a*"]
+    assert [rollout.request["response"] for rollout in rollouts] == ["a*"]
     ((rollout,), _) = read_rollouts(folder / "p.parquet")
     assert rollout.score == 1.0  # of the row, not of its folder's name
 
@@ -315,7 +317,7 @@ def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(
         codes = list[int]()
         for process in psutil.Process(service.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                for here in {each.laddr for each in process.net_connections() if not each.raddr}:
+                for here in {conn.laddr for conn in process.net_connections() if not conn.raddr}:
                     host = here.ip if here.ip not in ("0.0.0.0", "::") else "127.0.0.1"
                     url = f"http://{host}:{here.port}/api/job_agent/jobs/"
                     with contextlib.suppress(httpx.HTTPError):

@@ -90,7 +90,7 @@ async def test_what_needs_no_process_takes_no_time_beside_slow_formulas(
 ) -> None:
     rule = Rule("math", monkeypatch)
     formulas = [rf"\boxed{{\sin(((2^{{999}})^{{999}})^{{{n + 9}}})}}" for n in range(32)]
-    items = [item(each, r"\sqrt{2}") for each in formulas]
+    items = [item(formula, r"\sqrt{2}") for formula in formulas]
     batch = asyncio.ensure_future(rule.scorer.score_batch(items, (object(), "a")))
     await rule.asked_quickly(2)
     result = await rule.scorer.score(item(r"\boxed{2}", "2", timeout_s=1), (None, "b"))

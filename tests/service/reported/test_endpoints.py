@@ -101,8 +101,8 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
 def remote(port: int, model: str = "m", **settings: Any) -> RemoteModel:
     judge = {"template": "similarity", "mode": "generate", "rules_first": False}
     at = {"model": model, "base_url": f"http://127.0.0.1:{port}/v1", "api_key_env": "JUDGE_KEY"}
-    about = {"name": "judge", "kind": "remote", "remote": at, "judge": judge}
-    return RemoteModel.model_validate({**about, **settings})
+    fields = {"name": "judge", "kind": "remote", "remote": at, "judge": judge}
+    return RemoteModel.model_validate({**fields, **settings})
 
 
 def judge_of(config: RemoteModel) -> Judge:
@@ -124,7 +124,7 @@ def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_al
     with FakeService(judge_of(config)) as service:
         client = HttpRewardClient(service.url, timeout_s=6)
         with listening(port):
-            assert {each.score for each in client.score_batch(samples(0))} == {1.0}
+            assert {result.score for result in client.score_batch(samples(0))} == {1.0}
         took, steps = [], []
         for step in (1, 2, 3):
             began = time.monotonic()
@@ -137,10 +137,10 @@ def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_al
                 time.sleep(0.05)
         client.close()
     assert 1 < sum(took) < 6 and took[2] < 1
-    assert {each.status for each in steps[-1]} == {Status.ERROR}
-    said = steps[-1][0].reason or ""
+    assert {result.status for result in steps[-1]} == {Status.ERROR}
+    reason = steps[-1][0].reason or ""
     for part in (f"http://127.0.0.1:{port}/v1/", "model m", "key JUDGE_KEY", "remote.base_url"):
-        assert part in said
+        assert part in reason
     logged = [r.getMessage() for r in caplog.records if r.name == "ray.serve"]
     assert ["probing" in line for line in logged] == [True, False]
     assert "answers again" in logged[1]
@@ -158,7 +158,7 @@ async def test_a_wrong_key_or_model_is_final_at_once_and_not_asked_for_again(
     with listening(port) as endpoint:
         scorer = scorer_of(remote(port, model))
         results = await scorer.score_batch(samples(0, 8)) + await scorer.score_batch(samples(1))
-    assert {each["status"] for each in results} == {"invalid"}
+    assert {result["status"] for result in results} == {"invalid"}
     assert len(endpoint.asked) <= 8 + 1
     assert remedy in results[-1]["reason"] and f"model {model}, key JUDGE_KEY" in str(results[-1])
     assert key not in str(results)
@@ -231,8 +231,8 @@ def test_ready_models_and_check_name_the_endpoint_that_is_down(
     models = [{"name": "rule", "ready": True}, {"name": "judge", "ready": False, "outage": WHY}]
     with FakeService() as service:
         service.replies["/v1/models"] = Reply({"models": models})
-        problems = [each for each in examine_service(service.url) if each.is_problem]
-        assert [(each.what, each.remedy) for each in problems] == [("model judge", WHY)]
-        assert not any(each.is_problem for each in examine_service(service.url, model="rule"))
+        problems = [finding for finding in examine_service(service.url) if finding.is_problem]
+        assert [(finding.what, finding.remedy) for finding in problems] == [("model judge", WHY)]
+        assert not any(finding.is_problem for finding in examine_service(service.url, model="rule"))
         (unknown,) = [e for e in examine_service(service.url, model="jugde") if e.is_problem]
         assert "did you mean 'judge'?" in str(unknown)

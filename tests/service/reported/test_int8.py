@@ -57,4 +57,4 @@ async def log_odds(dtype: str, requests: list[ScoreRequest]) -> list[float]:
         finally:
             engine.close()
     probabilities = [result.probabilities or {} for result in results]
-    return [math.log(each["1"] / each["0"]) for each in probabilities]
+    return [math.log(distribution["1"] / distribution["0"]) for distribution in probabilities]

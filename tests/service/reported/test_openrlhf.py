@@ -21,8 +21,8 @@ def asked(query: str, label: str = "18") -> dict[str, Any]:
 @pytest.mark.parametrize("response", ["#### 18", "\n\n#### 18", "[199] What is 199 + 199?", ""])
 def test_a_prompt_that_was_cut_from_the_left_is_found(kept: int, response: str) -> None:
     cut = PROMPT[-kept:]
-    for shown in (cut, " ".join(cut.split())):
-        (item,) = openrlhf_items(asked(f"<|pad|>{shown}{response}</s>"))
+    for decoded in (cut, " ".join(cut.split())):
+        (item,) = openrlhf_items(asked(f"<|pad|>{decoded}{response}</s>"))
         assert (item["response"].strip(), item["question"]) == (response.strip(), PROMPT)
 
 

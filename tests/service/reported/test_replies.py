@@ -100,8 +100,8 @@ def test_no_template_of_a_response_or_a_group_reads_thinking(
 ) -> None:
     example = template.written.example
     assert read_verdict(template, example, cut_off=False).status == "ok"
-    found = read_verdict(template, thought.format(example), cut_off=False)
-    assert (found.status, found.score) == ("unparseable", None)
+    verdict = read_verdict(template, thought.format(example), cut_off=False)
+    assert (verdict.status, verdict.score) == ("unparseable", None)
 
 
 YES = '{"a": "yes", "b": "yes", "c": "yes"}'
@@ -155,8 +155,8 @@ UNESCAPED = '", "verdict": "yes"}, "b": "yes", "c": "yes"} {{x'
 async def test_a_rubrics_last_json_object_is_read_as_json(say: str, answers: str) -> None:
     result = await scored(completion(say), "rubric")
     parts = result["components"].values()
-    shown = "".join("-" if part["score"] is None else f"{part['score']:g}" for part in parts)
-    assert shown == answers
+    joined = "".join("-" if part["score"] is None else f"{part['score']:g}" for part in parts)
+    assert joined == answers
     assert {part["status"] for part in parts if part["score"] is None} <= {"unparseable"}
     mean = pytest.approx(answers.count("1") / 3, abs=1e-9)
     assert result["score"] == (None if "-" in answers else mean)
@@ -191,7 +191,7 @@ WEB_PAGE = httpx.Response(200, text="<html>Sign in</html>", headers={"content-ty
 
 
 @pytest.mark.parametrize(
-    ("reply", "status", "said"),
+    ("reply", "status", "message"),
     [
         (choice(content=PARTS[:4]), "ok", ""),
         (choice(content={"type": "text", "text": "REWARD: 0.5"}), "ok", ""),
@@ -230,11 +230,11 @@ WEB_PAGE = httpx.Response(200, text="<html>Sign in</html>", headers={"content-ty
     ],
 )
 async def test_an_endpoints_reply_is_read_or_a_typed_reason_in_its_words(
-    reply: Any, status: str, said: str
+    reply: Any, status: str, message: str
 ) -> None:
     result = await scored(reply, "judge")
     assert (result["status"], result["score"]) == (status, 0.5 if status == "ok" else None)
-    assert said in (result["reason"] or "")
+    assert message in (result["reason"] or "")
     assert len(result["reason"] or "") < 500 and "Error:" not in (result["reason"] or "")
 
 
@@ -242,7 +242,7 @@ NEXT = {"token": "1", "logprob": -0.1}
 
 
 @pytest.mark.parametrize(
-    ("logprobs", "status", "said"),
+    ("logprobs", "status", "message"),
     [
         ({"content": [{"top_logprobs": [NEXT, {"token": " 0", "logprob": -3}]}]}, "ok", ""),
         ({"content": [{"top_logprobs": [{"token": "1", "logprob": 1e9}]}]}, "ok", ""),
@@ -259,13 +259,13 @@ NEXT = {"token": "1", "logprob": -0.1}
     ],
 )  # fmt: skip
 async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
-    logprobs: Any, status: str, said: str
+    logprobs: Any, status: str, message: str
 ) -> None:
     reply = completion(None, message=None)
     reply["choices"][0]["logprobs"] = logprobs
     result = await scored(reply, "judge", "label")
     assert (result["status"], result["score"]) == (status, 1.0 if status == "ok" else None)
-    assert said in (result["reason"] or "")
+    assert message in (result["reason"] or "")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def packed(path: Path, *rows: Any) -> Path:
 def test_group_0_is_a_group(tmp_path: Path) -> None:
     rows = [{**ROW, "question": f"{n}?", "group": n // 2} for n in range(4)]
     first, second, third, fourth = (
-        each.group for each in read_rollouts(written(tmp_path, *rows))[0]
+        rollout.group for rollout in read_rollouts(written(tmp_path, *rows))[0]
     )
     assert first == second and third == fourth and None not in (first, third) and first != third
 
@@ -61,7 +61,7 @@ def test_a_column_that_no_row_has_is_refused_with_those_there_are(
     rows = written(tmp_path, ROW, {**ROW, "judge": None})
     with pytest.raises(RescoreError, match=r"--score jugde: no row has it; choose from .*'judge'"):
         read_rollouts(rows, "jugde")
-    assert [each.score for each in read_rollouts(rows, "judge")[0]] == [None, None]
+    assert [rollout.score for rollout in read_rollouts(rows, "judge")[0]] == [None, None]
     result = invoke("rescore", rows, "--with", service.url, "--score", "jugde")
     assert (result.exit_code, service.calls) == (2, [])
 
@@ -103,8 +103,8 @@ def test_rows_left_over_are_counted_in_the_report_and_fail_the_command(
     rows, report = written(tmp_path, ROW, UNREADABLE, unscored, unscored), tmp_path / "report.json"
     page = tmp_path / "page.html"
     result = invoke("rescore", rows, "--with", service.url, "--report", report, "--html", page)
-    found = json.loads(report.read_text(encoding="utf-8"))
-    assert (result.exit_code, found["n"], found["left_over"]) == (1, 1, 3)
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert (result.exit_code, content["n"], content["left_over"]) == (1, 1, 3)
     assert "; 3 left over\n" in result.stdout
     assert "1 rows, 3 more left over" in page.read_text(encoding="utf-8")
     assert "lines that are left out: 1" in result.stderr
@@ -116,5 +116,5 @@ def test_a_run_in_which_nothing_was_scored_is_reported_too(
 ) -> None:
     rows, report = written(tmp_path, {**ROW, "reference": None}), tmp_path / "report.json"
     assert invoke("rescore", rows, "--with", service.url, "--report", report).exit_code == 1
-    found = json.loads(report.read_text(encoding="utf-8"))
-    assert (found["n"], found["left_over"]) == (0, 1)
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert (content["n"], content["left_over"]) == (0, 1)

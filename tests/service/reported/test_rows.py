@@ -69,7 +69,7 @@ def test_a_variable_of_skyrls_scripts_reaches_the_trainer(
     done = run(f"run_judge_{mode}.sh", PRINT_CONFIG="1", **variables(typed))
     assert done.returncode == 0, done.stderr
     name = expected.partition("=")[0]
-    assert [each for each in done.stdout.split("\n") if each.startswith(f"{name}=")][-1] == expected
+    assert [line for line in done.stdout.split("\n") if line.startswith(f"{name}=")][-1] == expected
 
 
 def test_a_folder_that_skyrls_preparation_wrote_is_read_where_it_is(tmp_path: Path) -> None:
@@ -356,9 +356,9 @@ def test_a_runs_two_tables_stand_beside_skyrls_and_its_curve_is_drawn(tmp_path: 
     app = typer.Typer()
     app.command()(tables.main)
     runs = [str(tmp_path / name) for name in ("results.json/kept", "skyrl.log", "ours")]
-    shown = CliRunner().invoke(app, [*runs, "--curve", str(tmp_path / "reward.svg")])
+    result = CliRunner().invoke(app, [*runs, "--curve", str(tmp_path / "reward.svg")])
     assert "<!-- kept -->" in (tmp_path / "reward.svg").read_text(encoding="utf-8")
-    rows = {line.split(" | ")[0][2:]: line.split(" | ")[1:] for line in shown.output.splitlines()}
+    rows = {line.split(" | ")[0][2:]: line.split(" | ")[1:] for line in result.output.splitlines()}
     assert rows["generate, with judging"] == ["10.7", "18.0", "11.3", "20.3", "1.5", "4.0", "1.5 |"]
     assert rows["step"] == ["21.9", "30.6", "13.8", "22.1", "4.8", "8.0", "4.8 |"]
     assert rows["1"] == ["0.016", "0.766", "0.000", "0.766", "0.000", "0.250", "0.000 |"]

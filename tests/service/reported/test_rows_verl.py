@@ -243,9 +243,9 @@ def test_the_check_calls_the_reward_function_and_times_it() -> None:
         _, by_option = check("--server-url", service.url)
     assert (code, keys) == (0, {"Bearer k"})
     names = ["models", "model rule", "latency", "a batch", "compute_score"]
-    for said in (by_variable, by_option):
-        assert [line.split(": ")[0] for line in said.splitlines()] == names
-        assert re.search(r"\d+ ms for one, \d+ verdicts/s in a batch, 9 of 9 ok", said)
+    for output in (by_variable, by_option):
+        assert [line.split(": ")[0] for line in output.splitlines()] == names
+        assert re.search(r"\d+ ms for one, \d+ verdicts/s in a batch, 9 of 9 ok", output)
     assert check(LLM_JUDGE_SERVER_URL=dead_url())[0] == 1
 
 

@@ -39,14 +39,14 @@ def env_of(service: FakeService, turns: int, **settings: Any) -> GSM8kJudgeEnv:
     return env
 
 
-@pytest.mark.parametrize("said", ["", "<think>I add.</think>I ask.\n"])
+@pytest.mark.parametrize("text", ["", "<think>I add.</think>I ask.\n"])
 @pytest.mark.parametrize("cut", CUT)
 @pytest.mark.parametrize("turns", [1, 4], ids=["last turn", "first turn"])
 def test_a_call_that_was_cut_off_is_undecided(
-    service: FakeService, turns: int, cut: str, said: str
+    service: FakeService, turns: int, cut: str, text: str
 ) -> None:
     env = env_of(service, turns)
-    step = env.step(f"{said}{CALL}\n{cut}" if len(cut) > 20 else f"{said}{cut}")
+    step = env.step(f"{text}{CALL}\n{cut}" if len(cut) > 20 else f"{text}{cut}")
     assert (step["done"], step["reward"], step["observations"]) == (True, 0.0, [])
     metrics = env.get_metrics()
     assert (metrics["judge_undecided"], metrics["judge_failed_cut_off"]) == (1.0, 1.0)

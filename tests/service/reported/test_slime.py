@@ -37,7 +37,7 @@ class Sample:
     def __post_init__(self) -> None:
         self.response = "".join(text for _, text in self.turns)
         self.tokens = list(map(ord, self.prompt + self.response))
-        self.loss_mask = [own for own, text in self.turns for _ in text]
+        self.loss_mask = [is_generated for is_generated, text in self.turns for _ in text]
 
     def get_reward_value(self, args: Any) -> Any:
         return self.reward
@@ -57,17 +57,17 @@ def fake_slime(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def judged_by(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Any]]:
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
-    return lambda: [each["response"] for call in service.calls for each in call.body["requests"]]
+    return lambda: [item["response"] for call in service.calls for item in call.body["requests"]]
 
 
 @pytest.mark.usefixtures("fake_slime")
 async def test_what_a_tool_wrote_is_not_scored(judged_by: Callable[[], list[Any]]) -> None:
-    found = [
+    samples = [
         Sample([(1, "Let me ask."), (0, "#### 18"), (1, "So it is #### 17")]),
         Sample([(1, "Let me ask. "), (0, "#### 17\n"), (1, "So it is "), (1, "#### 18")]),
         Sample([(1, "I will know."), (0, "#### 18")]),
     ]
-    scores: Any = await score(ARGS, found)
+    scores: Any = await score(ARGS, samples)
     assert scores[:2] == [0.0, 1.0]
     assert sorted(judged_by()) == sorted(
         ["Let me ask.\nSo it is #### 17", "Let me ask. \nSo it is #### 18", "I will know."]
@@ -102,7 +102,7 @@ def test_a_reward_of_none_is_undecided() -> None:
     step = [Sample([(1, "x")], reward=reward) for reward in rewards]
     raw, trained = post_process_rewards(ARGS, step)
     assert raw == [1.0, 0.5, 0.0, 0.5]
-    assert [each.remove_sample for each in step] == [False, True, False, True]
+    assert [sample.remove_sample for sample in step] == [False, True, False, True]
     assert trained == pytest.approx([2**-0.5, 0.0, -(2**-0.5), 0.0], abs=1e-5)
 
 

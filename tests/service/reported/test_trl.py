@@ -31,8 +31,8 @@ async def test_with_tools_the_parts_of_prompts_and_tools_are_their_texts(
     tool = {"role": "tool", "name": "add", "content": parts("1", "8")}
     reward = judge_reward(url=service.url, tools=[{"name": "add", "parameters": {}}])
     await reward([PROMPT], [[{"role": "assistant", "content": None}, tool, *SAID]], answer=["18"])
-    said = [turn["content"] for turn in service.calls[0].body["requests"][0]["messages"]]
-    assert said == ["9 + 9?", None, "18", "So it is #### 18"]
+    contents = [turn["content"] for turn in service.calls[0].body["requests"][0]["messages"]]
+    assert contents == ["9 + 9?", None, "18", "So it is #### 18"]
 
 
 async def test_in_a_group_the_parts_of_the_prompt_are_its_text(service: FakeService) -> None:

@@ -69,7 +69,7 @@ WAYS = pytest.mark.parametrize("way", [by_handle, over_http])
 
 
 def asked(*responses: str) -> list[dict[str, Any]]:
-    return [{"response": each, "timeout_s": 30} for each in responses]
+    return [{"response": response, "timeout_s": 30} for response in responses]
 
 
 @WAYS

@@ -35,8 +35,8 @@ def rule() -> Iterator[Rule]:
         return made[key]
 
     yield model
-    for each in made.values():
-        each.close()
+    for loaded in made.values():
+        loaded.close()
 
 
 CALL = '{"name": "add", "arguments": {"a": 1}}'
@@ -126,7 +126,7 @@ async def test_what_a_verifier_proves_is_the_score_and_what_it_cannot_is_no_zero
 
 def test_every_verifier_is_tested_and_documented() -> None:
     names = list(get_args(VerifierName))
-    assert {*names} == {each[0] for each in TABLE} | {"function"}
+    assert {*names} == {row[0] for row in TABLE} | {"function"}
     page = Path(__file__).parents[3] / "docs/reference/judge.md"
     rows = page.read_text(encoding="utf-8").partition("| `rule.verifier` |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
@@ -134,7 +134,7 @@ def test_every_verifier_is_tested_and_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verifier", "reference", "said"),
+    ("verifier", "reference", "message"),
     [
         ("gsm8k", None, "is missing, but the rule needs one; send"),
         ("gsm8k", "####", ""),
@@ -147,9 +147,9 @@ def test_every_verifier_is_tested_and_documented() -> None:
     ],
 )
 async def test_a_reference_that_the_verifier_cannot_use_is_refused(
-    rule: Rule, verifier: str, reference: Any, said: str
+    rule: Rule, verifier: str, reference: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidRequestError, match=f"reference: {said}"):
+    with pytest.raises(InvalidRequestError, match=f"reference: {message}"):
         await rule(verifier).score(ScoreRequest(response="#### 18", reference=reference))
 
 
@@ -177,7 +177,7 @@ async def test_ordinary_formulas_do_not_wait_for_hostile_ones(rule: Rule, sort: 
     hostile = [asyncio.create_task(score(formula, "18")) for formula in formulas]
     await asyncio.sleep(0)
     ordinary = [rf"\boxed{{\frac{{{2 * i}}}{{{3 * i}}}}}" for i in range(1, 31)]
-    scores = await asyncio.gather(*(score(each, r"\frac{2}{3}") for each in ordinary))
+    scores = await asyncio.gather(*(score(formula, r"\frac{2}{3}") for formula in ordinary))
     assert scores == [1.0] * 30
     assert sort == "factorials" or sum(task.done() for task in hostile) < 20
     for task in hostile:
@@ -185,7 +185,7 @@ async def test_ordinary_formulas_do_not_wait_for_hostile_ones(rule: Rule, sort: 
 
 
 @pytest.mark.parametrize(
-    ("name", "response", "score", "said"),
+    ("name", "response", "score", "message"),
     [
         ("half", "x", 0.5, None),
         ("is_it", "b", 1.0, None),
@@ -201,7 +201,7 @@ async def test_ordinary_formulas_do_not_wait_for_hostile_ones(rule: Rule, sort: 
     ],
 )
 async def test_a_function_of_ones_own_scores_or_there_is_no_score(
-    rule: Rule, name: str, response: str, score: float | None, said: str | None
+    rule: Rule, name: str, response: str, score: float | None, message: str | None
 ) -> None:
     model = rule("function", function=f"{OWN}:{name}")
     references = ["a", "b"] if name == "is_it" else None
@@ -209,8 +209,8 @@ async def test_a_function_of_ones_own_scores_or_there_is_no_score(
     async with asyncio.timeout(30):
         verdict = await model.score(asked)
     failed = Status.UNPARSEABLE if response == "none" else Status.INVALID  # again each time
-    assert (verdict.score, verdict.status) == (score, failed if said else Status.OK)
-    assert (said or "") in (verdict.reason or "")
+    assert (verdict.score, verdict.status) == (score, failed if message else Status.OK)
+    assert (message or "") in (verdict.reason or "")
 
 
 async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rule) -> None:
@@ -223,7 +223,7 @@ async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rul
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("no.such.module:f", "ModuleNotFoundError.*PYTHONPATH"),
         (f"{OWN}.py:half", "ModuleNotFoundError.*without .py"),
@@ -233,9 +233,9 @@ async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rul
     ],
 )
 def test_a_faulty_path_is_reported_with_its_field_and_remedy(
-    rule: Rule, path: str, said: str
+    rule: Rule, path: str, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{said}"):
+    with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{message}"):
         rule("function", function=path)
 
 
@@ -243,11 +243,11 @@ def test_changed_code_is_another_fingerprint(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    found = set()
+    sources = set()
     for name, value in (("own_first", 1.0), ("own_second", 0.25)):
         code = f"def f(response, reference, request):\n    return {value}\n"
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
         model = rule("function", function=f"{name}:f")
-        found.add(model.describe()["fingerprint"].partition(";source=")[2])
+        sources.add(model.describe()["fingerprint"].partition(";source=")[2])
         del sys.modules[name]
-    assert len(found) == 2
+    assert len(sources) == 2

@@ -79,10 +79,10 @@ async def test_a_batch_is_split_joined_in_order_and_loses_only_a_lost_replicas_p
     ends: dict[str, set[str]] = {}
     for item, result in zip(ITEMS, results, strict=True):
         ends.setdefault(str(item["group"]), set()).add(result["status"])
-    assert {len(found) for found in ends.values()} == {1}  # groups stay whole
+    assert {len(replicas) for replicas in ends.values()} == {1}  # groups stay whole
 
 
-@pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("end", "status"), ENDS, ids=lambda end: type(end).__name__)
 async def test_items_without_an_answer_are_typed_failures(
     end: BaseException, status: str, serve_log: pytest.LogCaptureFixture
 ) -> None:
@@ -93,7 +93,7 @@ async def test_items_without_an_answer_are_typed_failures(
         parsed = ScoreResult.model_validate(result)
         assert (parsed.status.value, parsed.score, parsed.model) == (status, None, "judge")
         assert (parsed.id, parsed.metadata) == (item["id"], item["metadata"])
-    (record,) = [each for each in serve_log.records if each.name == "ray.serve"]
+    (record,) = [logged for logged in serve_log.records if logged.name == "ray.serve"]
     assert "judge: 32 items unanswered" in record.getMessage()
     with pytest.raises(NoAnswerError) as why:
         await DeploymentClient(handle).call("complete", [], within_s=1.0)
@@ -145,7 +145,7 @@ async def test_a_group_goes_to_the_replica_of_its_single_requests() -> None:
     for n in range(8):
         asked = {"responses": ["a", "b"], "group": f"g{n}"}
         homes[n] = {(await client.ask("score_group", asked))["replica"] for _ in range(3)}
-    assert all(len(found) == 1 for found in homes.values())
+    assert all(len(replicas) == 1 for replicas in homes.values())
     assert set().union(*homes.values()) == {"r0", "r1"}
     with pytest.raises(NoAnswerError):
         await DeploymentClient(Handle(RayActorError(), RayActorError())).ask("explain", ITEMS[0])
@@ -178,21 +178,21 @@ async def test_items_of_a_batch_go_each_to_its_model() -> None:
     asked = [None, "rule", "rul", "gpt-4o-mini", "judge"]
     items = [{**GOOD, "model": name, "id": str(n)} for n, name in enumerate(asked)]
     results = await dispatcher().score_batch(items)
-    stream = [each async for part in dispatcher().score_stream(items) for each in part]
+    stream = [result async for part in dispatcher().score_stream(items) for result in part]
     streamed = [result for _, result in sorted(stream, key=itemgetter(0))]
-    for found in (results, streamed):
+    for answers in (results, streamed):
         models = ["judge", "rule", None, "judge", "judge"]
-        assert [result["model"] for result in found] == models
-        assert [result["id"] for result in found] == list("01234")
-        assert [result["score"] for result in found] == [1.0, 1.0, None, 1.0, 1.0]
-        assert found[2]["status"] == "invalid"
-        assert found[2]["reason"] == "model: no model is named 'rul'; choose from judge, rule"
+        assert [result["model"] for result in answers] == models
+        assert [result["id"] for result in answers] == list("01234")
+        assert [result["score"] for result in answers] == [1.0, 1.0, None, 1.0, 1.0]
+        assert answers[2]["status"] == "invalid"
+        assert answers[2]["reason"] == "model: no model is named 'rul'; choose from judge, rule"
 
 
 async def test_an_explanation_and_a_group_are_of_the_model_that_they_name() -> None:
     body = {"question": "?", "responses": ["a", "aa"], "id": "g"}
-    found = await dispatcher().score_group({**body, "model": "rule"})
-    assert [(r["score"], r["model"]) for r in found["results"]] == [(0.5, "rule"), (1.0, "rule")]
+    reply = await dispatcher().score_group({**body, "model": "rule"})
+    assert [(r["score"], r["model"]) for r in reply["results"]] == [(0.5, "rule"), (1.0, "rule")]
     refused = await dispatcher().score_group({**body, "model": "rul"})
     assert (refused["status"], refused["id"]) == ("invalid", "g")
     assert [r["status"] for r in refused["results"]] == ["invalid"] * 2
@@ -207,7 +207,7 @@ def waiting() -> Iterator[Handle]:
     class Answered(Call):
         async def __aiter__(self) -> AsyncIterator[Any]:
             results = list(enumerate(await self))
-            yield [each for each in results if each[1]["id"] != "wait"]
+            yield [pair for pair in results if pair[1]["id"] != "wait"]
             if any(item["id"] == "wait" for item in self._items):
                 await asyncio.Event().wait()
 
@@ -219,7 +219,7 @@ async def test_a_result_is_streamed_before_the_slowest_is_done(waiting: Handle) 
     fields: dict[str, Any] = {**GOOD, "timeout_s": 0.05}
     items = [{**fields, "id": name, "group": name} for name in ("wait", "a", "b", "wait", "c")]
     stream = Dispatcher({"judge": waiting}, grace_s=0.0).score_stream(items)
-    results = [each async for part in stream for each in part]
+    results = [result async for part in stream for result in part]
     assert {index for index, _ in results[:3]} == {1, 2, 4}
     assert [result["status"] for _, result in results] == ["ok"] * 3 + ["timeout"] * 2
     assert len(set(waiting.batches)) == 1  # they take turns with others as one batch

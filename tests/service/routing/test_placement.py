@@ -44,16 +44,16 @@ def test_groups_stay_whole_and_replicas_even_in_whatever_pieces_they_come(
     items = groups(64)
     random.Random(0).shuffle(items)
     placement = Placement()
-    found: dict[str, set[str | None]] = defaultdict(set)
+    homes_of: dict[str, set[str | None]] = defaultdict(set)
     loads: Counter[str | None] = Counter()
     for start in range(0, len(items), batch):
         piece = items[start : start + batch]
         for share in placement.shares(piece, ids(replicas)):
             loads[share.replica] += len(share.indices)
             for index in share.indices:
-                found[piece[index]["group"]].add(share.replica)
+                homes_of[piece[index]["group"]].add(share.replica)
 
-    assert sum(len(homes) - 1 for homes in found.values()) <= (0 if batch == 512 else 25)
+    assert sum(len(homes) - 1 for homes in homes_of.values()) <= (0 if batch == 512 else 25)
     assert max(loads.values()) <= 1.25 * len(items) / replicas
 
 
@@ -117,8 +117,8 @@ def test_requests_that_wait_for_each_other_go_to_one_replica_however_loaded_it_i
     items = [{"response": "x", "group": "g", "group_size": 32} for _ in range(64)]
     others = [Placement() for _ in range(3)]
     others[0].shares([{"response": "x", "group": str(n)} for n in range(40)], ids(4))
-    found = {one.replica for placement in others for one in placement.shares(items, ids(4))}
-    assert found == {home("g", ids(4))}
+    replicas = {share.replica for placement in others for share in placement.shares(items, ids(4))}
+    assert replicas == {home("g", ids(4))}
 
 
 def test_without_a_group_reference_and_question_tell_it() -> None:

@@ -29,9 +29,9 @@ async def test_a_session_goes_to_its_replica_and_else_by_serves_own_ring(
 
 
 async def test_a_call_of_no_session_has_two_replicas_to_choose_of() -> None:
-    found = [await choose("", 4) for _ in range(100)]
-    assert {len(only) for (only,) in found} == {2}
-    assert set().union(*(only for (only,) in found)) == {"r0", "r1", "r2", "r3"}
+    choices = [await choose("", 4) for _ in range(100)]
+    assert {len(only) for (only,) in choices} == {2}
+    assert set().union(*(only for (only,) in choices)) == {"r0", "r1", "r2", "r3"}
     assert (await choose("", 1), await choose("", 0)) == ([{"r0"}], [set()])
 
 
@@ -47,4 +47,4 @@ async def choose(session: str, count: int) -> list[set[str]]:
     )
     router = object.__new__(GroupRouter)
     ranked = await router.choose_replicas([replica(f"r{n}") for n in range(count)], asked)
-    return [{one.replica_id.unique_id for one in each} for each in ranked]
+    return [{candidate.replica_id.unique_id for candidate in rank} for rank in ranked]

@@ -96,7 +96,7 @@ def test_a_text_calls_what_trainers_would_run_and_other_syntaxes_are_left(
 
 def test_the_order_of_parallel_calls_counts_if_it_is_asked_for() -> None:
     nested = json.dumps(
-        [{"type": "function", "function": json.loads(each)} for each in (FIND, NOW)]
+        [{"type": "function", "function": json.loads(call)} for call in (FIND, NOW)]
     )
     assert grade_calls(block(NOW) + block(FIND), nested, ordered=True).rule == "other_order"
     assert grade_calls(block(FIND) + block(NOW), nested, ordered=True).rule == "calls_equal"
@@ -120,8 +120,8 @@ def test_a_reference_without_calls_is_refused(reference: str) -> None:
     ],
 )
 def test_the_last_fenced_json_or_the_whole_response_is_validated(response: str, rule: str) -> None:
-    score, found, _ = compare(response, '{"properties": {"a": {"type": "integer"}}}')
-    assert (found, score) == (rule, float(rule == "schema_fits"))
+    score, actual, _ = compare(response, '{"properties": {"a": {"type": "integer"}}}')
+    assert (actual, score) == (rule, float(rule == "schema_fits"))
 
 
 @pytest.mark.parametrize("schema", ["a", "3", '{"pattern": "("}', '{"$ref": "#/$defs/a"}'])

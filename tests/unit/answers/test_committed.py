@@ -68,8 +68,8 @@ def test_another_document_after_the_end_of_text_is_no_part_of_it() -> None:
     ],
 )
 def test_a_question_before_the_answer_is_the_task(response: str) -> None:
-    found = committed(response)
-    assert (found.text, found.clause) == (response, "18")
+    commitment = committed(response)
+    assert (commitment.text, commitment.clause) == (response, "18")
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_question_before_the_answer_is_the_task(response: str) -> None:
     ],
 )
 def test_what_a_reader_would_not_see_is_no_part_of_it(hidden: str) -> None:
-    found = committed(f"So \\boxed{{17}}.\n{hidden}")
-    assert (found.text, found.clause) == ("So \\boxed{17}.", "17")
+    commitment = committed(f"So \\boxed{{17}}.\n{hidden}")
+    assert (commitment.text, commitment.clause) == ("So \\boxed{17}.", "17")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ PIECES = [
 @example("\n" + " " * 9 + "another question:")
 @example("<|start_header_id|>" + " " * 9 + "user")
 def test_turns_and_markers_are_found_where_the_patterns_find_them(text: str) -> None:
-    turns = [turn.span() for turn in module._found_turns(text)]
+    turns = [turn.span() for turn in module._find_turns(text)]
     assert turns == [turn.span() for turn in module._TURN.finditer(text)]
-    found = [match.span() for match in module._marked(text)]
-    assert found == [match.span() for match in module._MARKER.finditer(text)]
+    spans = [match.span() for match in module._marked(text)]
+    assert spans == [match.span() for match in module._MARKER.finditer(text)]

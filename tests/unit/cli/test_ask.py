@@ -24,16 +24,16 @@ def test_a_conversation_is_scored_with_its_turns(
 ) -> None:
     (file := tmp_path / "task.json").write_text(json.dumps(content))
     result = invoke("ask", "--messages", file, "--turns", "--reference", 18, "--url", service.url)
-    shown = result.output.splitlines()
-    assert (result.exit_code, shown[0], shown[1]) == (0, "score: 1.0", "status: ok")
-    assert shown[-2].startswith("turn_1: unparseable: the turn calls tools")
-    assert rf"; 'Let me.\x1b[1m {json.dumps(CALL)[:40]}" in shown[-2]
-    assert shown[-1] == "turn_2: 1; 'It is #### 18'"
+    lines = result.output.splitlines()
+    assert (result.exit_code, lines[0], lines[1]) == (0, "score: 1.0", "status: ok")
+    assert lines[-2].startswith("turn_1: unparseable: the turn calls tools")
+    assert rf"; 'Let me.\x1b[1m {json.dumps(CALL)[:40]}" in lines[-2]
+    assert lines[-1] == "turn_2: 1; 'It is #### 18'"
     assert invoke("ask", "9 + 9?", "#### 18", "--url", service.url).exit_code == 1  # no reference
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "code", "said"),
+    ("content", "arguments", "code", "message"),
     [
         ("[", [], 2, "task.json: cannot be read as JSON"),
         ("18", [], 2, "task.json: must be a list of messages, or an object with them"),
@@ -42,8 +42,13 @@ def test_a_conversation_is_scored_with_its_turns(
     ],
 )
 def test_what_is_no_conversation_is_refused(
-    service: FakeService, tmp_path: Path, content: str, arguments: list[str], code: int, said: str
+    service: FakeService,
+    tmp_path: Path,
+    content: str,
+    arguments: list[str],
+    code: int,
+    message: str,
 ) -> None:
     (file := tmp_path / "task.json").write_text(content)
     result = invoke("ask", "--messages", file, *arguments, "--url", service.url)
-    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert (result.exit_code, message in result.output) == (code, True), result.output

@@ -68,9 +68,9 @@ def test_wait_ends_when_the_service_can_score_or_time_is_up(service: FakeService
     assert invoke("wait", "--url", service.url, "--timeout-s", "60").exit_code == 0
     assert len([call for call in service.calls if call.path == "/ready"]) > 1
     url = dead_url()
-    for options, shown in (([], f"{url}: not ready after 0 s\n"), (["--quiet"], "")):
+    for options, printed in (([], f"{url}: not ready after 0 s\n"), (["--quiet"], "")):
         late = invoke("wait", "--url", url, "--timeout-s", "0", *options)
-        assert (late.exit_code, late.stderr) == (1, shown)
+        assert (late.exit_code, late.stderr) == (1, printed)
 
 
 def test_the_service_is_given_by_an_option_or_else_the_environment(

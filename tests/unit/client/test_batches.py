@@ -56,7 +56,7 @@ class Scripted(FakeTransport):
 
 
 def bodies(ids: str, timeout_s: Any = 5.0, **fields: Any) -> list[dict[str, Any]]:
-    return [{"id": each, "response": "18", "timeout_s": timeout_s, **fields} for each in ids]
+    return [{"id": name, "response": "18", "timeout_s": timeout_s, **fields} for name in ids]
 
 
 async def ask(
@@ -81,12 +81,12 @@ async def test_what_is_asked_together_travels_together_in_order_up_to_the_limits
 
     large = Scripted()
     sizes = zip("abcde", (3, 4, 4, 9, 1), strict=True)  # MiB, of which a batch has at most 8
-    await ask(large, [bodies(each, response="x" * (mib * 2**20))[0] for each, mib in sizes])
+    await ask(large, [bodies(name, response="x" * (mib * 2**20))[0] for name, mib in sizes])
     assert large.asked == [["a", "b"], ["c"], ["d"], ["e"]]
 
     named = Scripted()
     models = zip("abcd", ("m", None, "m", ["no name"]), strict=True)
-    await ask(named, [bodies(each, model=model)[0] for each, model in models])
+    await ask(named, [bodies(name, model=model)[0] for name, model in models])
     assert named.asked == [["a", "c"], ["b"], ["d"]]
 
 
@@ -238,8 +238,8 @@ async def test_what_another_attempt_may_better_is_asked_again(
 async def test_a_service_that_is_away_is_asked_until_the_deadline_or_the_last_attempt() -> None:
     for away, attempts, retried, status in ((40, None, 40, "ok"), (99, 3, 2, "error")):
         transport, asked = Scripted(*[LOST] * away), bodies("a", timeout_s=30.0)
-        found = await ask(transport, asked, max_attempts=attempts)
-        assert found == ([("a", status)], retried)
+        outcome = await ask(transport, asked, max_attempts=attempts)
+        assert outcome == ([("a", status)], retried)
     began = time.monotonic()
     transport = Scripted(*[LOST] * 99)
     assert (await ask(transport, bodies("a", timeout_s=0.1)))[0] == [("a", "error")]
@@ -269,8 +269,8 @@ async def test_a_request_does_not_wait_for_the_longer_deadline_of_one_it_travels
         return result.status.value, round(time.monotonic() - began, 1)
 
     asked = [*bodies("a", timeout_s=1), *bodies("b", timeout_s=30)]
-    found = await asyncio.gather(*map(call, asked))
-    assert found == [("timeout", 1 + SERVICE_GRACE_S), ("ok", 20.0)]
+    outcomes = await asyncio.gather(*map(call, asked))
+    assert outcomes == [("timeout", 1 + SERVICE_GRACE_S), ("ok", 20.0)]
 
 
 @pytest.mark.parametrize(
@@ -288,8 +288,8 @@ async def test_a_pause_that_the_service_asks_for_is_kept_unless_it_outlasts_the_
     shed: Any, timeout_s: float, results: str, took_s: float
 ) -> None:
     began = time.monotonic()
-    found, _ = await ask(Scripted(shed), bodies("a", timeout_s=timeout_s))
-    assert found == [("a", results)]
+    outcomes, _ = await ask(Scripted(shed), bodies("a", timeout_s=timeout_s))
+    assert outcomes == [("a", results)]
     assert time.monotonic() - began == pytest.approx(took_s)
 
 
@@ -347,7 +347,7 @@ class Fated(FakeTransport):
             if getattr(fault, "status_code", None) in (413, 422):
                 self._attempts.subtract(ids)  # split, not retried
             raise fault
-        results = [_result(*each) for each in zip(ids, cycle(statuses), strict=False)]
+        results = [_result(*answer) for answer in zip(ids, cycle(statuses), strict=False)]
         if not is_probe:
             self._final |= {str(r.id) for r in results if r.status in FINAL}
         return results

@@ -18,8 +18,8 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 def test_a_service_that_gives_a_verdict_has_no_problem(service: FakeService) -> None:
     findings = by_name(examine_service(service.url))
     assert list(findings) == ["models", "model rule"]
-    assert findings["models"].found == "rule"
-    assert findings["model rule"].found.startswith("ok, score 1.0, ")
+    assert findings["models"].observed == "rule"
+    assert findings["model rule"].observed.startswith("ok, score 1.0, ")
     assert [finding.remedy for finding in findings.values()] == [None] * 2
 
 
@@ -27,7 +27,7 @@ LATE = failure(Status.TIMEOUT, "the engine is gone").model_dump(mode="json")
 
 
 @pytest.mark.parametrize(
-    ("path", "reply", "what", "found", "remedy"),
+    ("path", "reply", "what", "observed", "remedy"),
     [
         ("/v1/models", Reply(b"<html>", 404), "service", "HTTP 404, not this service", "start it"),
         ("/v1/models", Reply({"hello": 1}), "service", "HTTP 200, not this service", "start it"),
@@ -40,11 +40,11 @@ LATE = failure(Status.TIMEOUT, "the engine is gone").model_dump(mode="json")
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_a_problem_with_a_remedy(
-    service: FakeService, path: str, reply: Reply, what: str, found: str, remedy: str
+    service: FakeService, path: str, reply: Reply, what: str, observed: str, remedy: str
 ) -> None:
     service.replies[path] = reply
     finding = examine_service(service.url)[-1]
-    assert finding.what == what and found in finding.found
+    assert finding.what == what and observed in finding.observed
     assert finding.remedy is not None and remedy in finding.remedy
 
 
@@ -53,8 +53,8 @@ def test_nobody_at_the_url_fails_with_the_remedy(
 ) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", dead_url())
     assert check(monkeypatch) == 1
-    said = capsys.readouterr().out
-    assert "ConnectError" in said and "reward-serve serve" in said
+    output = capsys.readouterr().out
+    assert "ConnectError" in output and "reward-serve serve" in output
 
 
 def test_a_service_that_wants_a_key_is_asked_with_it(service: FakeService) -> None:
@@ -78,11 +78,11 @@ def test_the_command_measures_latency_and_rate(
 ) -> None:
     monkeypatch.delenv("REWARD_SERVE_API_KEY", raising=False)
     assert check(monkeypatch, "--url", service.url, "--requests", "20") == 0
-    said = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    output = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
 
-    assert list(said) == ["models", "model rule", "latency", "a batch"]
-    assert said["latency"].startswith("median ")
-    assert said["a batch"].startswith("20 of 20 ok, ")
+    assert list(output) == ["models", "model rule", "latency", "a batch"]
+    assert output["latency"].startswith("median ")
+    assert output["a batch"].startswith("20 of 20 ok, ")
     bodies = [call.body for call in service.calls if call.path == "/v1/score/batch"]
     texts = [request["response"] for body in bodies for request in body["requests"]]
     assert len(set(texts)) == len(texts) == 1 + 10 + 20  # none is answered by a cache

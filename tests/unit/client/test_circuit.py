@@ -39,17 +39,17 @@ class Service(FakeTransport):
     async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
         self.batches.append(requests)
         await asyncio.sleep(self.takes_s)
-        found = [self.answer(r) if callable(self.answer) else self.answer for r in requests]
-        for each in found:
-            if each is HUNG:
+        answers = [self.answer(r) if callable(self.answer) else self.answer for r in requests]
+        for answer in answers:
+            if answer is HUNG:
                 await asyncio.sleep(DEADLINE_S + SERVICE_GRACE_S)
-            if isinstance(each, Exception):
-                raise each
-        return [each for each in found if isinstance(each, ScoreResult)]
+            if isinstance(answer, Exception):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, ScoreResult)]
 
     @property
     def asked(self) -> list[Any]:
-        return [each for batch in self.batches for each in batch]
+        return [request for batch in self.batches for request in batch]
 
 
 def client_of(service: Service, **settings: Any) -> Client:
@@ -83,7 +83,7 @@ async def test_many_steps_without_an_answer_cost_one_deadline(
     assert waited_s < DEADLINE_S + SERVICE_GRACE_S + 1
     assert {result.score for step in steps for result in step} == {None}
     assert {result.status for step in steps[1:] for result in step} == {Status.ERROR}
-    assert {each["id"] for batch in service.batches if len(batch) > 1 for each in batch} == {"0"}
+    assert {item["id"] for batch in service.batches if len(batch) > 1 for item in batch} == {"0"}
     assert "so nothing is sent" in str(steps[-1][0].reason)
     service.answer = BACK
     await asyncio.sleep(DEADLINE_S + SERVICE_GRACE_S + PROBE_EVERY_S)
@@ -104,9 +104,9 @@ async def test_groups_alone_do_not_close_the_circuit_of_an_engine_that_hangs() -
     client = client_of(service := Hung(failure(Status.INVALID, "response: Field required")))
     assert (await client.ascore_group(GROUP)).status is Status.TIMEOUT
     await probed()
-    found = await client.ascore_group(GROUP)
-    assert [each.status for each in found.results] == [Status.ERROR] * 2
-    assert "so nothing is sent" in str(found.reason)
+    reply = await client.ascore_group(GROUP)
+    assert [result.status for result in reply.results] == [Status.ERROR] * 2
+    assert "so nothing is sent" in str(reply.reason)
     service.hangs = False
     await probed()
     assert (await client.ascore_group(GROUP)).status is Status.OK
@@ -127,7 +127,7 @@ async def test_a_probe_joins_no_group() -> None:
     client = client_of(service := Service(AWAY), max_attempts=1)
     await client.ascore({**ASKED, "group": "g", "group_size": 2})
     await probed()
-    sizes = [each["group_size"] for each in service.asked]
+    sizes = [request["group_size"] for request in service.asked]
     assert sizes[0] == 2 and set(sizes[1:]) == {None}  # it would wait for the other member
 
 
@@ -148,7 +148,7 @@ async def test_a_model_without_an_answer_closes_no_other() -> None:
     dead = {**ASKED, "model": "dead"}
     for _ in range(3):
         both = await client.ascore_batch([dead, {**ASKED, "model": "live"}, ASKED])
-        assert [each.score for each in both] == [None, 1.0, 1.0]
+        assert [result.score for result in both] == [None, 1.0, 1.0]
         await probed()
     assert "model 'dead': no answer" in str(both[0].reason)
 
@@ -193,5 +193,5 @@ async def test_a_request_that_always_fails_does_not_condemn_the_service(
 
 def test_clients_of_one_url_learn_of_an_outage_together() -> None:
     url = dead_url()
-    one, other = (connect(url=url, on_failure=choice) for choice in ("none", "rule"))
-    assert one is not other and one._endpoint is other._endpoint
+    client, other = (connect(url=url, on_failure=choice) for choice in ("none", "rule"))
+    assert client is not other and client._endpoint is other._endpoint

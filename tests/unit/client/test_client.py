@@ -100,7 +100,7 @@ def test_the_environment_names_the_target(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "found"),
+    ("arguments", "variables", "message"),
     [
         ({"url": "http://a", "app": "b"}, {}, "url and app='b' are both given"),
         ({}, {"URL": "http://a", "APP": "b"}, "REWARD_SERVE_URL and REWARD_SERVE_APP"),
@@ -116,25 +116,25 @@ def test_the_environment_names_the_target(
 def test_a_wrong_setting_is_reported(
     arguments: dict[str, Any],
     variables: dict[str, str],
-    found: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"REWARD_SERVE_{name}", value)
-    with pytest.raises(ValueError, match=found):
+    with pytest.raises(ValueError, match=message):
         connect(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"api_key": "k", "api_key_file": "f"}, "are both given"),
         ({"api_key_file": "none/there"}, "api_key_file: none/there: No such file"),
         ({"api_key_file": __file__}, "api_key_file: .* must contain only the key"),
     ],
 )
-def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_key_that_cannot_be_read_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         connect(url="http://x", **settings)
 
 

@@ -57,19 +57,19 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_over_http_each_response_has_a_result_in_order(service: FakeService) -> None:
     with HttpRewardClient(service.url) as client:
-        found = client.score_group({**ASKED, "id": "g"})
+        reply = client.score_group({**ASKED, "id": "g"})
         asyncio.run(client.ascore_group(GroupRequest.model_validate(ASKED)))
         client.score_group({**ASKED, "responses": ("a", "aa")})
-    assert [one.score for one in found.results] == [0.5, 1.0]
-    assert (found.id, found.status) == ("g", Status.OK)
+    assert [result.score for result in reply.results] == [0.5, 1.0]
+    assert (reply.id, reply.status) == ("g", Status.OK)
     counts = client.counters.snapshot()
     assert (counts["asked"], counts["ok"], counts["failed"]) == (6, 6, 0)
 
 
 def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_service_too() -> None:
     client = HttpRewardClient(dead_url(), max_attempts=1)
-    found = client.score_group({**ASKED, "responses": ["a"] * 70})
-    assert [one.status for one in found.results] == [Status.ERROR] * 70
+    reply = client.score_group({**ASKED, "responses": ["a"] * 70})
+    assert [result.status for result in reply.results] == [Status.ERROR] * 70
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,22 @@ def test_on_failure_applies_to_each_response(
         with pytest.raises(ScoringError, match="error: the engine is gone"):
             client.score_group(asked)
     else:
-        assert [one.score for one in client.score_group(asked).results] == scores
+        assert [result.score for result in client.score_group(asked).results] == scores
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"strategy": "random"}, "strategy: Input should be"),
         ({"metadata": {"a": object()}}, "metadata: cannot be written as JSON: Object of type obj"),
     ],
 )
 def test_an_invalid_group_is_invalid_for_each_response(
-    service: FakeService, fields: dict[str, Any], said: str
+    service: FakeService, fields: dict[str, Any], message: str
 ) -> None:
-    found = HttpRewardClient(service.url).score_group({**ASKED, **fields})
-    assert [one.status for one in found.results] == [Status.INVALID] * 2
-    assert str(found.reason).startswith(said)
+    reply = HttpRewardClient(service.url).score_group({**ASKED, **fields})
+    assert [result.status for result in reply.results] == [Status.INVALID] * 2
+    assert str(reply.reason).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_invalid_group_is_invalid_for_each_response(
 )
 def test_a_group_without_any_score_is_asked_again_if_that_may_help(first: Any) -> None:
     transport = Scripted(first, RIGHT)
-    found = Client(transport).score_group(ASKED)
-    assert [one.score for one in found.results] == [0.5, 1.0]
+    reply = Client(transport).score_group(ASKED)
+    assert [result.score for result in reply.results] == [0.5, 1.0]
     first_s, second_s = (asked["timeout_s"] for asked in transport.asked)
     assert second_s < first_s == 60.0
 
@@ -162,6 +162,6 @@ def test_a_member_whose_answer_is_lost_has_its_place_when_it_is_asked_again(
     members = [{"question": "?", "response": r, "group": "g", "group_size": 2} for r in ("a", "aa")]
     with HttpRewardClient(service.url, max_batch=1, timeout_s=8) as client:
         results = asyncio.run(client.ascore_batch(members))
-    assert [(one.score, one.id) for one in results] == [(0.5, None), (1.0, None)]
+    assert [(result.score, result.id) for result in results] == [(0.5, None), (1.0, None)]
     assert len({call.body["requests"][0]["id"] for call in service.calls}) == 2
     assert len(service.calls) == 3

@@ -98,7 +98,7 @@ def test_a_service_that_starts_again_is_asked_again_and_a_page_of_another_is_not
 
 
 @pytest.mark.parametrize(
-    ("reply", "found"),
+    ("reply", "message"),
     [
         (Reply(b"<html>nginx</html>"), "HTTP 200, not this service"),
         (Reply([1.0]), "HTTP 200, not this service"),
@@ -118,12 +118,12 @@ def test_a_service_that_starts_again_is_asked_again_and_a_page_of_another_is_not
     ],
 )  # fmt: skip
 def test_an_answer_outside_the_contract_is_unavailable_never_a_score(
-    service: FakeService, reply: Reply, found: str
+    service: FakeService, reply: Reply, message: str
 ) -> None:
     service.replies["/v1/score/batch"] = reply
     with pytest.raises(ServiceUnavailableError) as caught:
         ask(HttpTransport(service.url, "s3cret"), {**RIGHT, "id": "a"}, {**RIGHT, "id": "b"})
-    assert str(caught.value).startswith(f"{service.url}: {found}")
+    assert str(caught.value).startswith(f"{service.url}: {message}")
     assert "s3cret" not in repr(caught.value)
 
 
@@ -220,10 +220,10 @@ async def test_a_result_is_explained(service: FakeService, client: HttpRewardCli
 def test_what_is_no_explanation_is_unavailable(
     service: FakeService, client: HttpRewardClient
 ) -> None:
-    for reply, found in (
+    for reply, message in (
         (Reply({"detail": "server.explain is off"}, 404), "HTTP 404: server.explain is off"),
         (Reply({"result": {}}), "is not an explanation: result.status"),
     ):
         service.replies["/v1/explain"] = reply
-        with pytest.raises(ServiceUnavailableError, match=found):
+        with pytest.raises(ServiceUnavailableError, match=message):
             client.explain(RIGHT)

@@ -67,16 +67,16 @@ def test_words_do_not_decide_a_number(asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"), [("rule", "rule"), ("lexical", "lexical"), ("0.5", 0.5), (0, 0.0)]
+    ("setting", "meant"), [("rule", "rule"), ("lexical", "lexical"), ("0.5", 0.5), (0, 0.0)]
 )
-def test_a_setting_may_be_text(said: Any, meant: Any) -> None:
-    assert check_on_failure(said) == meant
+def test_a_setting_may_be_text(setting: Any, meant: Any) -> None:
+    assert check_on_failure(setting) == meant
 
 
-@pytest.mark.parametrize("said", ["zero", "nan", float("inf"), []])
-def test_a_setting_that_is_none_of_the_choices_is_refused(said: Any) -> None:
+@pytest.mark.parametrize("setting", ["zero", "nan", float("inf"), []])
+def test_a_setting_that_is_none_of_the_choices_is_refused(setting: Any) -> None:
     with pytest.raises(ValueError, match="on_failure"):
-        check_on_failure(said)
+        check_on_failure(setting)
 
 
 JUDGED, BY_RULE = (

@@ -54,15 +54,15 @@ def test_a_request_has_its_samples_keys_and_the_rows_group_first(service: FakeSe
         GSM8kJudgeEnv({"url": service.url}, extras).step(RIGHT)
 
     asked = [call.body["requests"][0] for call in service.calls]
-    assert [one["metadata"] for one in asked] == [keys] * 2
-    assert [one["group"] for one in asked] == ["train/7", "7"]
+    assert [request["metadata"] for request in asked] == [keys] * 2
+    assert [request["group"] for request in asked] == ["train/7", "7"]
 
 
 def test_a_critique_is_in_the_metrics_that_ask_and_in_no_mean_or_observation(
     service: FakeService,
 ) -> None:
-    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
-    service.replies["/v1/score/batch"] = Reply({"results": [said]})
+    verdict = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    service.replies["/v1/score/batch"] = Reply({"results": [verdict]})
     plain, asking, unasked = (
         judge(service.url),
         judge(service.url, critique=True),
@@ -154,8 +154,8 @@ def test_a_row_without_a_gold_answer_is_undecided_and_a_run_of_them_ends(
 def test_the_sections_settings_reach_the_request(service: FakeService, tmp_path: Path) -> None:
     options = {"mode": "generate", "max_tokens": 64}
     (tmp_path / "key").write_text("secret\n", encoding="utf-8")
-    own = {"model": "rule", "template": "solution", "api_key_file": str(tmp_path / "key")}
-    judge(service.url, options=options, **own).step(RIGHT)
+    settings = {"model": "rule", "template": "solution", "api_key_file": str(tmp_path / "key")}
+    judge(service.url, options=options, **settings).step(RIGHT)
     judge(service.url, template=None, options={}, max_attempts=None).step(RIGHT)
     service.replies["/v1/score/batch"] = Reply({"detail": "no"}, 503, {"Retry-After": "0"})
     judge(service.url, max_attempts=2, timeout_s=5.0).step(RIGHT)

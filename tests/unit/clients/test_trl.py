@@ -41,9 +41,9 @@ async def test_completions_and_the_assistants_last_turns_are_scored_in_order(
 async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeService) -> None:
     logged: dict[str, float] = {}
     columns = {"answer": ["18", "18"], "log_metric": logged.__setitem__}
-    found = await called([judge_reward(url=service.url)], ["18 or 17?", "#### 18"], **columns)
+    rewards = await called([judge_reward(url=service.url)], ["18 or 17?", "#### 18"], **columns)
 
-    assert found == [[None, 1.0]]
+    assert rewards == [[None, 1.0]]
     assert logged == {"judge/ok": 0.5, "judge/fallback": 0.0}
 
 
@@ -54,9 +54,9 @@ async def test_a_dead_service_raises_nothing_and_fallbacks_are_counted(
     logged: dict[str, float] = {}
     settings: dict[str, Any] = {"timeout_s": 1, "max_attempts": 1}
     reward = judge_reward(url=dead_url(), on_failure=on_failure, **settings)
-    found = await called([reward], ["#### 18"], answer=["18"], log_metric=logged.__setitem__)
+    rewards = await called([reward], ["#### 18"], answer=["18"], log_metric=logged.__setitem__)
 
-    assert found == [[score]]
+    assert rewards == [[score]]
     assert logged == {"judge/ok": 0.0, "judge/fallback": score or 0.0}
 
 
@@ -67,7 +67,7 @@ async def test_functions_of_one_request_work_in_another_process(service: FakeSer
     rewards = judge_components("a", "b", url=service.url)
     await called(rewards, ["#### 18"])
     copies = pickle.loads(pickle.dumps(rewards))
-    assert [each.__name__ for each in copies] == ["a", "b"]
+    assert [function.__name__ for function in copies] == ["a", "b"]
     assert await called(copies, ["#### 18"]) == [[1.0], [0.5]]
     assert len(service.calls) == 2
 
@@ -150,7 +150,7 @@ async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_pro
     async def keys(**others: Any) -> list[Any]:
         await called([reward], ["#### 18"] * 2, **{**columns, **others})
         sent = service.calls[-1].body["requests"]
-        return [(*one["metadata"].values(), one.get("group")) for one in sent]
+        return [(*request["metadata"].values(), request.get("group")) for request in sent]
 
     second_half = [("first", 7, "7-0-2", "7-0"), ("first", 7, "7-0-3", "7-0")]
     assert await keys() == second_half
@@ -179,12 +179,12 @@ async def test_each_component_is_a_column_with_none_where_it_is_absent(
     service.replies["/v1/score/batch"] = Reply({"results": results})
     rewards = judge_components("true", "brief", rubric="rubric", url=service.url, max_attempts=1)
     criteria = [{"name": "true", "text": "It is true.", "weight": None}]
-    found = await called(rewards, ["a", "b", "c"], rubric=[criteria, "style", None])
+    components = await called(rewards, ["a", "b", "c"], rubric=[criteria, "style", None])
 
     assert [reward.__name__ for reward in rewards] == ["true", "brief"]
-    assert found == [[1.0, 0.0, None], [0.0, None, None]]
+    assert components == [[1.0, 0.0, None], [0.0, None, None]]
     assert len(service.calls) == 1
-    asked = [one.get("rubric") for one in service.calls[0].body["requests"]]
+    asked = [request.get("rubric") for request in service.calls[0].body["requests"]]
     assert asked == [[{"name": "true", "text": "It is true."}], "style", None]
 
 

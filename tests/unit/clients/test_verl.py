@@ -62,11 +62,11 @@ def test_without_a_service_a_fallback_decides_and_reports_it(
     response: str, truth: str, on_failure: Any, score: float
 ) -> None:
     settings: dict[str, Any] = {"url": dead_url(), "max_attempts": 1, "on_failure": on_failure}
-    found = scored(response, truth, {"timeout": 1}, **settings)
+    fields = scored(response, truth, {"timeout": 1}, **settings)
 
-    assert found["score"] == pytest.approx(score)
-    assert (found["fallback"], found["undecided"]) == (1.0, 0.0)
-    assert found["failed_error"] + found["failed_timeout"] == 1.0
+    assert fields["score"] == pytest.approx(score)
+    assert (fields["fallback"], fields["undecided"]) == (1.0, 0.0)
+    assert fields["failed_error"] + fields["failed_timeout"] == 1.0
 
 
 @pytest.mark.parametrize("on_failure", ["rule", "none", "raise"])
@@ -207,9 +207,13 @@ def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> N
 def test_the_drop_in_has_the_signatures_and_floats_of_what_it_replaces(
     addressed: FakeService,
 ) -> None:
-    one = ["data_source", "solution_str", "ground_truth", "extra_info"]
+    single = ["data_source", "solution_str", "ground_truth", "extra_info"]
     several = ["data_sources", "solution_strs", "ground_truths", "extra_infos"]
-    assert list(inspect.signature(drop_in.compute_score).parameters) == [*one, *several, "settings"]
+    assert list(inspect.signature(drop_in.compute_score).parameters) == [
+        *single,
+        *several,
+        "settings",
+    ]
     assert list(inspect.signature(drop_in.compute_score_batched).parameters) == [
         *several,
         "settings",
@@ -223,7 +227,7 @@ def test_the_drop_in_has_the_signatures_and_floats_of_what_it_replaces(
     batch["extra_infos"] = np.array([{"question": "?"}, None, None], object)
     scores = drop_in.compute_score(solution_strs=[RIGHT, WRONG, RIGHT], **batch)
     assert isinstance(scores, list)
-    assert (scores, {type(each) for each in scores}) == ([1.0, 0.0, 0.0], {float})
+    assert (scores, {type(score) for score in scores}) == ([1.0, 0.0, 0.0], {float})
     with pytest.raises(ValueError, match=r"have \[3, 1, 3, 3\] rows; must be equally long"):
         drop_in.compute_score_batched(sources, [RIGHT] * 3, ["18"])
     with pytest.raises(ValueError, match="solution_str: is missing"):
@@ -278,11 +282,11 @@ def test_components_have_the_same_keys_in_every_row(service: FakeService) -> Non
     reply = {"status": "ok", "score": 0.5, "components": parts}
     service.replies["/v1/score/batch"] = Reply({"results": [reply]})
     names = ["true", "brief", "of another rubric"]
-    found = scored("A poem.", None, {"rubric": "style"}, url=service.url, components=names)
+    fields = scored("A poem.", None, {"rubric": "style"}, url=service.url, components=names)
 
-    assert found["component_true"] == 1.0
-    assert math.isnan(found["component_brief"])
-    assert math.isnan(found["component_of another rubric"])
+    assert fields["component_true"] == 1.0
+    assert math.isnan(fields["component_brief"])
+    assert math.isnan(fields["component_of another rubric"])
     assert service.calls[0].body["requests"][0]["rubric"] == "style"
 
 
@@ -292,27 +296,29 @@ def test_critiques_are_texts_with_the_same_key_in_every_row_that_asks(
     fake = SimpleNamespace(default_compute_score=lambda *_: 1.0)
     for name in ("verl", "verl.utils", "verl.utils.reward_score"):
         monkeypatch.setitem(sys.modules, name, fake)
-    said = {"status": "ok", "score": 0.0, "critique": "It adds."}
+    verdict = {"status": "ok", "score": 0.0, "critique": "It adds."}
     settings: dict[str, Any] = {"url": service.url, "judged_data_sources": ["gsm8k"]}
     asked = {"critique": True, "components": ["true"], "turns": "log", **settings}
     rows = [scored(WRONG, source="code", **asked)]
-    for reply in (said, {"status": "ok", "score": 1.0}):
+    for reply in (verdict, {"status": "ok", "score": 1.0}):
         service.replies["/v1/score/batch"] = Reply({"results": [reply]})
         rows.append(scored(WRONG, **asked))
-    assert [str(one["critique"]) for one in rows] == ["", "It adds.", ""]
-    assert len({tuple(one) for one in rows}) == 1
-    service.replies["/v1/score/batch"] = Reply({"results": [said]})
+    assert [str(row["critique"]) for row in rows] == ["", "It adds.", ""]
+    assert len({tuple(row) for row in rows}) == 1
+    service.replies["/v1/score/batch"] = Reply({"results": [verdict]})
     assert "critique" not in scored(WRONG, **settings)
 
 
 def test_rows_that_match_no_pattern_are_verls_own(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def own(data_source: str, solution: str, truth: Any, info: Any) -> float | dict[str, Any]:
+    def verl_score(
+        data_source: str, solution: str, truth: Any, info: Any
+    ) -> float | dict[str, Any]:
         math = data_source.startswith("math")
         return {"score": -1.0, "acc": False, "pred": solution} if math else 0.75
 
-    fake = SimpleNamespace(default_compute_score=own)
+    fake = SimpleNamespace(default_compute_score=verl_score)
     for name in ("verl", "verl.utils", "verl.utils.reward_score"):
         monkeypatch.setitem(sys.modules, name, fake)
     sources = ["openai/gsm8k", "math_dapo", "llm_judge_remote_a"]
@@ -320,11 +326,11 @@ def test_rows_that_match_no_pattern_are_verls_own(
     rows = [scored(RIGHT, source=source, **settings) for source in sources]
     check_first_rows([{"data_source": "code", "reward_model": {}}], settings)  # not probed
 
-    assert [one["score"] for one in rows] == [0.75, -1.0, 1.0]
-    assert [one["acc"] for one in rows] == [1.0, 0.0, 1.0]
-    assert [one["judged"] for one in rows] == [0.0, 0.0, 1.0]
-    assert len({tuple(one) for one in rows}) == 1, "verl raises where keys vary"
-    assert all(type(value) is float for one in rows for value in one.values())
+    assert [row["score"] for row in rows] == [0.75, -1.0, 1.0]
+    assert [row["acc"] for row in rows] == [1.0, 0.0, 1.0]
+    assert [row["judged"] for row in rows] == [0.0, 0.0, 1.0]
+    assert len({tuple(row) for row in rows}) == 1, "verl raises where keys vary"
+    assert all(type(value) is float for row in rows for value in row.values())
     assert len(service.calls) == 1
 
 
@@ -332,10 +338,10 @@ async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeS
     async def group(*samples: str) -> list[Any]:
         info = {"index": 3, "question": "How many?"}
         settings = {"url": service.url, "group_size": len(samples)}
-        rows = [compute_score("gsm8k", each, None, info, **settings) for each in samples]
+        rows = [compute_score("gsm8k", sample, None, info, **settings) for sample in samples]
         return list(await asyncio.gather(*rows, return_exceptions=True))
 
-    assert [one["score"] for one in await group("a", "aa", "aaaa")] == [0.25, 0.5, 1.0]
+    assert [row["score"] for row in await group("a", "aa", "aaaa")] == [0.25, 0.5, 1.0]
     placed, lost = await group("#### 18", "")  # one that its group cannot place
     assert placed["score"] == 1.0
     assert isinstance(lost, ScoringError) and lost.result.status is Status.TIMEOUT

@@ -77,7 +77,7 @@ def test_a_judge_and_a_rule_need_only_a_name_and_a_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "size", "asked", "found"),
+    ("device", "size", "asked", "resolved"),
     [
         ("auto", 1, None, ("cpu", 0.0)),
         ("auto", 1, 0, ("cpu", 0.0)),
@@ -99,19 +99,19 @@ def test_a_judge_and_a_rule_need_only_a_name_and_a_kind() -> None:
     ],
 )
 def test_the_device_and_its_gpus_must_not_contradict_each_other(
-    device: str, size: int, asked: float | None, found: tuple[str, float] | str
+    device: str, size: int, asked: float | None, resolved: tuple[str, float] | str
 ) -> None:
     engine = {"device": device, "tensor_parallel_size": size}
     fields: dict[str, Any] = {"engine": engine, "resources": {"num_gpus": asked}}
-    if isinstance(found, str):
+    if isinstance(resolved, str):
         assert fault(args(**fields)) == (
             f"models.0: resources.num_gpus: {asked:g} contradicts engine.device: {device} with "
-            f"engine.tensor_parallel_size: {size}; remove it or {found}"
+            f"engine.tensor_parallel_size: {size}; remove it or {resolved}"
         )
     else:
         model = judge(**fields)
-        assert (model.engine.device, model.resources.num_gpus) == found
-        assert model.resources.num_cpus == (1.0 if found[0] == "cuda" else 2.0)
+        assert (model.engine.device, model.resources.num_gpus) == resolved
+        assert model.resources.num_cpus == (1.0 if resolved[0] == "cuda" else 2.0)
 
 
 AFFINE = {"engine": {"model": "a/b"}, "classifier": {"scale": 2}}
@@ -245,8 +245,8 @@ SECOND = {"model": "second"}
             "lower it",
         ),
         *(
-            (combined("composite", "first", SECOND | settings, **others), "models.2.compos", said)
-            for settings, others, said in (
+            (combined("composite", "first", SECOND | settings, **others), "models.2.compos", text)
+            for settings, others, text in (
                 ({"weight": -1}, {}, "'second' has weight -1"),
                 ({"weight": 0}, {"aggregate": "sum"}, "'second' has weight 0"),
                 ({"clip": [1, 0]}, {}, "clip: [1.0, 0.0] is empty; write [low, high]"),
@@ -391,13 +391,13 @@ GATEWAY: dict[str, Any] = models(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (models(*GATEWAY["models"], GATEWAY["models"][0]), "two models are named 'judge'"),
         (models({"name": "judge"}), "models.0.application: is missing; add 'application: ...' to"),
         ({"server": {"aliases": {"x": "y"}}}, "no model is named 'y'"),
     ],
 )
-def test_a_gateway_that_leads_nowhere_is_refused(change: dict[str, Any], said: str) -> None:
+def test_a_gateway_that_leads_nowhere_is_refused(change: dict[str, Any], message: str) -> None:
     GatewayConfig.parse(GATEWAY)
-    assert said in fault({**GATEWAY, **change}, GatewayConfig)
+    assert message in fault({**GATEWAY, **change}, GatewayConfig)

@@ -49,9 +49,9 @@ def test_a_field_of_another_section_or_kind_is_answered_with_its_place(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         AppConfig.parse({"models": [{"name": "m", **model}]})
-    found, _, said = str(caught.value).partition("; ")
-    assert "unknown field" in found
-    assert said == remedy
+    fault, _, advice = str(caught.value).partition("; ")
+    assert "unknown field" in fault
+    assert advice == remedy
 
 
 def misspelt(annotation: Any) -> Iterator[tuple[str, str, Any]]:

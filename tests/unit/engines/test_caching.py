@@ -75,7 +75,7 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ((asking(1, 2), ["0"]), (asking(2, 1), ["0"])),
         ((asking(1, 2), ["0"]), (asking(1), ["2", "0"])),
@@ -89,10 +89,10 @@ async def test_an_equal_question_is_answered_without_the_engine() -> None:
     ],
 )
 @in_virtual_time
-async def test_different_questions_are_both_asked(one: Any, other: Any) -> None:
+async def test_different_questions_are_both_asked(first: Any, other: Any) -> None:
     engine = FakeEngine()
     cache = CachingEngine(engine, 2**20)
-    for question in (one, other, one, other):
+    for question in (first, other, first, other):
         await cache.label_logprobs(*question)
     assert engine.asked == 2
 

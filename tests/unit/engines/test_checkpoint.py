@@ -149,8 +149,8 @@ def answer_of_hub(request: httpx.Request) -> httpx.Response:
         status = 503
     elif path.endswith("auth-check"):
         status, code = 403, "GatedRepo"
-    about = {"id": "org/judge", "gated": "manual" if "gated" in path else False}
-    return httpx.Response(status, headers={"X-Error-Code": code}, json=about, request=request)
+    body = {"id": "org/judge", "gated": "manual" if "gated" in path else False}
+    return httpx.Response(status, headers={"X-Error-Code": code}, json=body, request=request)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("written", "expected"),
     [
         ("one hundred and twenty-five", "125"),
         ("five, six and seven or twenty twelve", "5, 6 and 7 or 20 12"),
@@ -119,8 +119,8 @@ def test_the_prompts_are_those_that_the_shipped_judge_was_trained_on() -> None:
         ("(101 in base 2, 7)", "(5, 7)"),
     ],
 )
-def test_numbers_and_formulas_are_shown_in_one_notation(written: str, shown: str) -> None:
-    assert canonical(written) == shown
+def test_numbers_and_formulas_are_shown_in_one_notation(written: str, expected: str) -> None:
+    assert canonical(written) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_a_sum_is_shown_alike_in_any_order_and_differently_with_another_coeffici
 ) -> None:
     terms = [f"{factor:+}x^{power}" for power, factor in enumerate(factors, start=2)]
     mixed = rng.sample(terms, len(terms))
-    one, same = ("".join(each).removeprefix("+") for each in (terms, mixed))
-    assert canonical(f"({one})/{bottom}") == canonical(rf"\frac{{{same}}}{{{bottom}}}")
+    ordered, same = ("".join(parts).removeprefix("+") for parts in (terms, mixed))
+    assert canonical(f"({ordered})/{bottom}") == canonical(rf"\frac{{{same}}}{{{bottom}}}")
     changed = "".join([f"{other:+}*x**2", *terms[1:]])
-    assert (canonical(changed) == canonical(one)) == (other == factors[0])
+    assert (canonical(changed) == canonical(ordered)) == (other == factors[0])
 
 
 @given(st.text(st.sampled_from(r"\{}()[]$,.*^+-=<>/x1 a"), max_size=60))
@@ -204,9 +204,9 @@ def test_the_time_is_proportional_to_the_length(piece: str) -> None:
 
 def where(reference: str, response: str) -> str:
     """As a template with canonical numerals shows both."""
-    found = committed(response)
-    clause = found.clause and canonical(found.clause)
-    return occurrence(canonical(reference), canonical(found.text), clause)
+    commitment = committed(response)
+    clause = commitment.clause and canonical(commitment.clause)
+    return occurrence(canonical(reference), canonical(commitment.text), clause)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ numbers = st.integers(-10_000, 10_000)
 
 
 @given(numbers, numbers, st.sampled_from(["{}", "It is {}.", "({})", "a {} b", "#### {}", "*{}*"]))
-def test_a_number_occurs_where_it_is_written_whole(one: int, other: int, form: str) -> None:
-    assert (where(str(one), form.format(other)) != "absent") == (one == other)
+def test_a_number_occurs_where_it_is_written_whole(number: int, other: int, form: str) -> None:
+    assert (where(str(number), form.format(other)) != "absent") == (number == other)
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("Answer → all castles are golden", "Answer → all castles are golden"),
         ("| Step | Value |\n|---|---|\n| **Total** | **55,025** |", "Total** | **55,025**"),
@@ -262,8 +262,8 @@ def test_a_number_occurs_where_it_is_written_whole(one: int, other: int, form: s
     ],
 )
 def test_an_answer_without_a_marker_is_found_before_a_long_text(
-    text: str, shown: str | None
+    text: str, expected: str | None
 ) -> None:
     text += "\nLet me verify this. Every step can be retraced, and 9 of 12 conditions were used."
-    found = stated(text)
-    assert (text[slice(*found)] if found else None) == shown
+    span = stated(text)
+    assert (text[slice(*span)] if span else None) == expected

@@ -84,7 +84,7 @@ def references(answer: Answer) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("invent", "other"),
     [
         (Interval.invented, lambda i: Interval(i.low, i.high, (not i.closed[0], i.closed[1]))),
         (Union.invented, lambda u: near_miss(u, Random(0))),
@@ -102,10 +102,10 @@ def references(answer: Answer) -> set[str]:
     ],
 )
 def test_two_answers_share_no_reference(
-    one: Callable[[Random], Answer], other: Callable[[Answer], Answer]
+    invent: Callable[[Random], Answer], other: Callable[[Answer], Answer]
 ) -> None:
     for seed in range(30):
-        answer = one(Random(seed))
+        answer = invent(Random(seed))
         if isinstance(answer, Interval) and answer.low is None:
             continue
         assert not references(answer) & references(other(answer))
@@ -166,10 +166,10 @@ def test_a_tasks_oracle_decides_what_is_a_miss_and_what_a_notation(
 def minutes_of(text: str) -> Fraction:
     """The minutes of "2 h 40 min", "2 and a half hours" or "9600 sec"."""
     text = re.sub(r"(\d+) and a half", r"\1.5", canonical(text))
-    found = re.fullmatch(r"([\d.]+) ?(s|m|h|d)\w*", text)
-    assert found, text
-    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]]
-    return Fraction(found[1]) * seconds / 60
+    match = re.fullmatch(r"([\d.]+) ?(s|m|h|d)\w*", text)
+    assert match, text
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
+    return Fraction(match[1]) * seconds / 60
 
 
 def test_every_form_of_a_duration_has_its_minutes_and_a_near_miss_has_not() -> None:
@@ -187,9 +187,11 @@ def test_every_form_of_a_time_is_shown_as_its_reference_or_is_left_to_the_judge(
     for seed in range(400):
         rng = Random(seed)
         time = Time.invented(rng)
-        shown, wrong = (canonical(each.reference(rng)) for each in (time, near_miss(time, rng)))
+        right, wrong = (
+            canonical(quantity.reference(rng)) for quantity in (time, near_miss(time, rng))
+        )
         written = canonical(time.written(rng))
-        assert written == shown or left.fullmatch(written), (written, shown)
+        assert written == right or left.fullmatch(written), (written, right)
         assert written != wrong
 
 
@@ -205,13 +207,13 @@ def test_a_number_of_another_base_is_shown_in_decimal_digits() -> None:
 
 def test_another_spelling_is_the_same_word_and_a_synonym_or_an_opposite_is_not() -> None:
     pairs = [line.split() for line in KINDS["spellings"]]
-    for one, other in pairs:
-        texts = {Words(one).written(Random(seed)).strip("\"'`*“”").lower() for seed in range(60)}
-        assert {one.lower(), other.lower()} <= texts
-        assert near_miss(Words(one), Random(0)).text not in (one, other)
+    for word, other in pairs:
+        texts = {Words(word).written(Random(seed)).strip("\"'`*“”").lower() for seed in range(60)}
+        assert {word.lower(), other.lower()} <= texts
+        assert near_miss(Words(word), Random(0)).text not in (word, other)
     for line in KINDS["synonyms"] + KINDS["opposites"]:
-        one, *others = line.split()
-        misses = {near_miss(Words(one), Random(seed)).text for seed in range(60)}
+        word, *others = line.split()
+        misses = {near_miss(Words(word), Random(seed)).text for seed in range(60)}
         assert misses >= set(others)
 
 

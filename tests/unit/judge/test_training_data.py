@@ -71,9 +71,9 @@ def test_what_commits_to_nothing_is_never_right(examples: list[Example]) -> None
 
 
 def test_no_missed_reference_is_also_met(examples: list[Example]) -> None:
-    shown: dict[str, dict[str, bool]] = {}
+    labelled: dict[str, dict[str, bool]] = {}
     for example in examples:
-        labels = shown.setdefault(example.response, {})
+        labels = labelled.setdefault(example.response, {})
         reference = re.sub(r"\s", "", canonical(example.reference))
         assert labels.setdefault(reference, example.correct) is example.correct, example
 

@@ -74,7 +74,7 @@ def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "response", "shown"),
+    ("question", "response", "lengths"),
     [
         pytest.param(30, 4, (12, 4), id="a long question leaves the response whole"),
         pytest.param(4, 30, (4, 12), id="a long response is cut from the front"),
@@ -82,16 +82,16 @@ def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
     ],
 )
 def test_the_last_two_turns_share_what_room_there_is(
-    question: int, response: int, shown: tuple[int, int]
+    question: int, response: int, lengths: tuple[int, int]
 ) -> None:
     asked = turns("q" * (question - 1) + "Q", "r" * (response - 1) + "R")
     rendered = ConversationRenderer(FakeTokenizer(), 16 + 4).render(asked)
 
     text = text_of(rendered.token_ids)
-    assert (len(re.findall("q+Q", text)[0]), len(re.findall("r+R", text)[0])) == shown
+    assert (len(re.findall("q+Q", text)[0]), len(re.findall("r+R", text)[0])) == lengths
     assert "Q<|end|>" in text
     assert text.endswith("R<|end|>")
-    assert sum(rendered.shown.values()) == question + response - sum(shown)
+    assert sum(rendered.shown.values()) == question + response - sum(lengths)
     assert len(rendered.token_ids) == 20
 
 

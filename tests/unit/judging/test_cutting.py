@@ -14,17 +14,17 @@ def characters(text: str) -> tuple[list[int], list[int]]:
 
 def words(text: str) -> tuple[list[int], list[int]]:
     """A tokenizer of one token a word."""
-    found = list(re.finditer(r"\S+\s*", text))
-    return [hash(word[0]) for word in found], [word.start() for word in found]
+    matches = list(re.finditer(r"\S+\s*", text))
+    return [hash(word[0]) for word in matches], [word.start() for word in matches]
 
 
 @pytest.mark.parametrize("letters", [1, 5, 20, 30])
 @pytest.mark.parametrize("head", [0, 3])
 def test_tokens_of_any_length_fill_the_budget(letters: int, head: int) -> None:
     parts = [f"{n:0{letters}}" for n in range(100)]
-    shown, ids, _, _ = shortened(" ".join(parts), 12, head, str, words)
+    text, ids, _, _ = shortened(" ".join(parts), 12, head, str, words)
     assert len(ids) == 12
-    assert shown.split()[-9:] == parts[-9:]
+    assert text.split()[-9:] == parts[-9:]
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_a_megabyte_is_encoded_in_part() -> None:
 def test_the_beginning_and_the_end_are_kept_and_the_span_that_was_cut_is_what_is_not_shown(
     response: str, budget: int, head: int
 ) -> None:
-    def shown(text: str) -> str:
+    def as_digits(text: str) -> str:
         return text.replace("eighteen", "18")
 
-    cut = shortened(response, budget, head, shown, characters)
+    cut = shortened(response, budget, head, as_digits, characters)
     assert "".join(map(chr, cut.ids)) == cut.text
     assert len(cut.ids) <= budget
-    start, end, exact = cut_span(response, cut.text, cut.head, shown)
+    start, end, exact = cut_span(response, cut.text, cut.head, as_digits)
     assert 0 <= start <= end <= len(response)
-    assert shown(response).startswith(cut.text[:10]) or not cut.head
+    assert as_digits(response).startswith(cut.text[:10]) or not cut.head
     joint = JOINT if cut.head else ""
-    assert exact is (shown(response[:start]) + joint + shown(response[end:]) == cut.text)
-    assert exact or shown(response) != response
+    assert exact is (as_digits(response[:start]) + joint + as_digits(response[end:]) == cut.text)
+    assert exact or as_digits(response) != response
     assert end - start == cut.cut_characters or "eighteen" in response

@@ -81,9 +81,9 @@ def render(
     fields: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Prompt:
-    shown = {**HARMLESS, "response": response, **(fields or {})}
+    texts = {**HARMLESS, "response": response, **(fields or {})}
     settings = {"response_tokens": 1000, "reserve_tokens": 1, **settings}
-    return renderer.render(shape, shown, mode, **settings)
+    return renderer.render(shape, texts, mode, **settings)
 
 
 def controls(prompt: Prompt, control_ids: frozenset[int]) -> list[int]:
@@ -117,8 +117,8 @@ def test_text_that_looks_like_syntax_stays_text(
     text = f"18 {' 18 '.join(HOSTILE)} 18"
     prompt = render(renderer, EVERY_FIELD, fields={field: text})
     expected = hub_tokenizer.decode(render(renderer, EVERY_FIELD).token_ids)
-    shown = [f"<{field}>\n{each}\n</{field}>" for each in (HARMLESS[field], text)]
-    assert hub_tokenizer.decode(prompt.token_ids) == expected.replace(*shown)
+    fences = [f"<{field}>\n{text}\n</{field}>" for text in (HARMLESS[field], text)]
+    assert hub_tokenizer.decode(prompt.token_ids) == expected.replace(*fences)
     assert text in hub_tokenizer.decode(prompt.token_ids)
 
 
@@ -177,7 +177,7 @@ def test_no_text_in_any_field_makes_a_fence_or_a_control_token_however_it_is_cut
 ) -> None:
     empty = render(renderer, shape, mode)
     prompt = render(renderer, shape, mode, fields=values, response_tokens=tokens)
-    tags = [_TAG.findall(hub_tokenizer.decode(each.token_ids)) for each in (empty, prompt)]
+    tags = [_TAG.findall(hub_tokenizer.decode(rendered.token_ids)) for rendered in (empty, prompt)]
     assert tags[0] == tags[1]
     assert controls(empty, control_ids) == controls(prompt, control_ids)
 
@@ -208,10 +208,10 @@ def test_an_over_long_field_is_refused_by_name_and_limit(field: str, renderer: R
 def test_candidates_of_one_reference_share_the_prompt_up_to_the_response(
     shape: Template, mode: Mode, renderer: Renderer, hub_tokenizer: Any
 ) -> None:
-    one = render(renderer, shape, mode, response="eighteen").token_ids
+    tokens = render(renderer, shape, mode, response="eighteen").token_ids
     other = render(renderer, shape, mode, response="It is 17.").token_ids
-    shared = next(i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    text = hub_tokenizer.decode(one[:shared])
+    shared = next(i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
+    text = hub_tokenizer.decode(tokens[:shared])
     assert text.endswith("<response>\n")
     # Where the reference is a solution, it is worth sharing; a final answer is three tokens.
     assert (HARMLESS["reference"] in text) is (shape.reference == "full")
@@ -328,9 +328,9 @@ def shown_response(renderer: Renderer, response: str) -> str:
 def test_the_last_marked_answer_is_shown_with_the_end_whatever_follows(
     renderer: Renderer, before: str, answer: str, after: str
 ) -> None:
-    shown = shown_response(renderer, f"{before}\n{answer}\n{after}That is all.")
-    assert canonical(answer) in shown
-    assert shown.endswith("That is all.")
+    text = shown_response(renderer, f"{before}\n{answer}\n{after}That is all.")
+    assert canonical(answer) in text
+    assert text.endswith("That is all.")
 
 
 RETRACED = "Every step can be retraced. " * 40  # some 240 tokens; 96 are shown
@@ -358,5 +358,5 @@ COMMITTED = "<think>17</think>It is 18 <!-- or 17 -->.\nSo #### 18\n\nQuestion: 
 def test_a_final_answer_prompt_shows_what_the_answer_is(
     renderer: Renderer, response: str, pattern: str
 ) -> None:
-    shown = shown_response(renderer, response)
-    assert re.fullmatch(pattern, shown, re.S), shown
+    text = shown_response(renderer, response)
+    assert re.fullmatch(pattern, text, re.S), text

@@ -93,8 +93,8 @@ def test_the_model_sees_what_its_chat_template_shows(
     expected = hub.apply_chat_template(turns, request.tools or None, tokenize=False)
     assert hub.decode(rendered.token_ids) == expected
     assert re.search(seen, expected)
-    shown = renderer.texts(turns, rendered.shown, request.tools)
-    assert "".join(text for text, _ in shown) == expected
+    parts = renderer.texts(turns, rendered.shown, request.tools)
+    assert "".join(text for text, _ in parts) == expected
 
 
 @pytest.mark.parametrize(

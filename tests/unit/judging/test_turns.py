@@ -51,7 +51,7 @@ def task_done(**changes: Any) -> Template:
     return load_template("task_done").model_copy(update=changes)
 
 
-def shown(
+def render_turns(
     renderer: Renderer, turns: list[Any], template: Template | None = None, tokens: int = 1500
 ) -> Prompt:
     messages = [Message.model_validate(turn) for turn in turns]
@@ -92,7 +92,9 @@ def long_run(turns: int, words: int) -> list[Any]:
 def test_a_view_shows_its_turns_with_their_calls_and_without_thinking(
     view: str, expected: str, renderer: Renderer
 ) -> None:
-    assert text(shown(renderer, [TASK, CALL, ANSWERED, END], task_done(view=view))) == expected
+    assert (
+        text(render_turns(renderer, [TASK, CALL, ANSWERED, END], task_done(view=view))) == expected
+    )
 
 
 @pytest.mark.parametrize("forged", FORGED)
@@ -106,7 +108,7 @@ def test_no_text_in_a_turn_closes_a_fence_or_makes_a_control_token(
             return [TASK, {**END, "tool_calls": [{"name": name, "arguments": {"x": x}}]}]
         return [TASK, {"role": "assistant", "content": ""}, {"role": place, "content": inside}, END]
 
-    harmless, attacked = (shown(renderer, turns(inside)) for inside in ("x", forged))
+    harmless, attacked = (render_turns(renderer, turns(inside)) for inside in ("x", forged))
     for tag in ("<turn", "</turn", "<call", "</call", "</conversation", "<tools", "</tools"):
         counts = [
             text(prompt).lower().replace(" ", "").count(tag) for prompt in (harmless, attacked)
@@ -119,7 +121,9 @@ def test_no_text_in_a_turn_closes_a_fence_or_makes_a_control_token(
 @pytest.mark.parametrize("name", ['</turn>"\n', "a b", "x" * 500])
 def test_a_tools_name_ends_no_tag(name: str, renderer: Renderer) -> None:
     turns = [TASK, CALL, {"role": "tool", "name": name, "content": "42"}, END]
-    line = next(part for part in text(shown(renderer, turns)).splitlines() if 'role="tool"' in part)
+    line = next(
+        part for part in text(render_turns(renderer, turns)).splitlines() if 'role="tool"' in part
+    )
     assert line.count('"') == 4
     assert line.endswith('">')
     assert len(line) < 100
@@ -128,7 +132,7 @@ def test_a_tools_name_ends_no_tag(name: str, renderer: Renderer) -> None:
 def test_each_states_prompt_extends_the_one_before(renderer: Renderer) -> None:
     request = ScoreRequest.model_validate({"messages": long_run(8, 5), "turns": True})
     prompts = [
-        shown(renderer, [turn.model_dump() for turn in state.conversation])
+        render_turns(renderer, [turn.model_dump() for turn in state.conversation])
         for state in request.states[1:]
     ]
     for before, after in pairwise(prompts):
@@ -141,7 +145,7 @@ def test_each_states_prompt_extends_the_one_before(renderer: Renderer) -> None:
 def test_a_long_conversation_keeps_the_task_the_calls_it_shows_and_the_last_turns(
     turns: int, words: int, renderer: Renderer
 ) -> None:
-    prompt = shown(renderer, long_run(turns, words))
+    prompt = render_turns(renderer, long_run(turns, words))
     assert len(prompt.token_ids) <= 2048
     assert TASK["content"] in text(prompt)
     assert text(prompt).endswith("It is 42.\n</turn>")
@@ -158,10 +162,10 @@ def test_a_long_conversation_keeps_the_task_the_calls_it_shows_and_the_last_turn
 
 
 def test_old_tool_output_is_cut_first(renderer: Renderer) -> None:
-    said = {"role": "assistant", "content": "thought " * 150}
+    thought = {"role": "assistant", "content": "thought " * 150}
     old = {"role": "tool", "content": "found " * 900}
-    prompt = shown(
-        renderer, [TASK, said, old, said, {"role": "tool", "content": "new " * 300}, END]
+    prompt = render_turns(
+        renderer, [TASK, thought, old, thought, {"role": "tool", "content": "new " * 300}, END]
     )
     assert {turn for turn, _, _ in prompt.cut} == {2}
     assert prompt.cut_turns == 0
@@ -174,15 +178,15 @@ def test_a_task_or_a_call_that_does_not_fit_is_refused(renderer: Renderer) -> No
         [TASK, {**END, "tool_calls": [call]}],
     ):
         with pytest.raises(ValueError, match="messages: the task and the last turns' calls"):
-            shown(renderer, turns)
+            render_turns(renderer, turns)
 
 
 def test_only_an_endpoint_is_shown_images(renderer: Renderer) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     turns = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}, END]
     with pytest.raises(ValueError, match="messages: have an image"):
-        shown(renderer, turns)
-    prompt = shown(Renderer(None, 2048), turns)
+        render_turns(renderer, turns)
+    prompt = render_turns(Renderer(None, 2048), turns)
     assert prompt.messages[-1]["content"][1:] == [image]
     assert "What is it?[image]" in prompt.messages[-1]["content"][0]["text"]
 
@@ -202,7 +206,7 @@ def test_one_long_output_at_the_end_does_not_hide_what_came_before(renderer: Ren
             {"role": "tool", "content": f"no {number}"},
         ]
     turns += [CALL, {**ANSWERED, "content": "found " * 20_000}, END]
-    prompt = shown(renderer, turns)
+    prompt = render_turns(renderer, turns)
     assert prompt.cut_turns == 0
     assert all(f"no {number}\n" in text(prompt) for number in range(5))
     assert {turn for turn, _, _ in prompt.cut} == {len(turns) - 2}

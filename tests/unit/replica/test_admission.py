@@ -200,7 +200,7 @@ async def test_a_keys_batches_take_turns_among_themselves() -> None:
             order.append(batch)
 
     visits = [("a1", "a")] * 10 + [("a2", "a")] * 2 + [("b", "b")] * 3
-    await asyncio.gather(*(visit(*each) for each in visits))
+    await asyncio.gather(*(visit(*arguments) for arguments in visits))
     assert order == [*["a1"], *["a1", "b"] * 3, *["a1"] * 5, "a2", "a2", "a1"]
 
 
@@ -238,8 +238,8 @@ async def test_a_full_queue_admits_a_key_up_to_its_share_of_the_whole() -> None:
     third = [asyncio.ensure_future(finished(admission, [("third", 1)])) for _ in range(3)]
     await settle()
     assert admission.items == 15
-    for each in (*small, *third):
-        each.cancel()
+    for task in (*small, *third):
+        task.cancel()
     await settle()
     assert admission.items == 8
     await asyncio.gather(*busy)
@@ -256,8 +256,8 @@ async def test_a_wait_is_estimated_by_the_keys_turn() -> None:
     with pytest.raises(OverloadedError, match="too close to its deadline"):
         await hold(admission, 1, within_s=10.0, key="busy")
     await hold(admission, 1, within_s=10.0, key="small")
-    for each in busy:
-        each.cancel()
+    for task in busy:
+        task.cancel()
 
 
 Visit = tuple[int, int, int, int]

@@ -74,7 +74,7 @@ async def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result(
     responses: list[str], id_: str | None
 ) -> None:
     bench, began = Bench(), now()
-    asked = [bench.ask(each, after_s=i, id=id_) for i, each in enumerate(responses)]
+    asked = [bench.ask(response, after_s=i, id=id_) for i, response in enumerate(responses)]
     results = await asyncio.gather(*asked)
     assert now() - began == 4.0
     assert [result.text for result in results] == responses
@@ -167,7 +167,7 @@ async def test_a_cohort_that_failed_as_a_whole_may_come_again() -> None:
 async def test_one_that_failed_among_others_is_not_worth_a_retry() -> None:
     bench = Bench()
     results = await asyncio.gather(*map(bench.ask, ("r0", "lost", "r2", "r3")))
-    assert [each.status.value for each in results] == ["ok", "timeout", "ok", "ok"]
+    assert [result.status.value for result in results] == ["ok", "timeout", "ok", "ok"]
 
 
 @virtual_time.in_virtual_time
@@ -178,7 +178,7 @@ async def test_beyond_the_limit_a_keys_requests_are_rejected_and_another_key_has
     waiting = asyncio.gather(*(bench.ask(f"r{n}", group_size=8) for n in range(4)))
     with pytest.raises(OverloadedError, match="4 requests wait for their groups"):
         await bench.ask("r4", after_s=1, group_size=8)
-    other = await asyncio.gather(*(bench.ask(each, api_key="b", group_size=2) for each in "ab"))
+    other = await asyncio.gather(*(bench.ask(text, api_key="b", group_size=2) for text in "ab"))
     assert [result.score for result in other] == [2 / 64] * 2
     await waiting
 
@@ -221,7 +221,7 @@ def test_no_cohort_hangs_whoever_is_lost_late_doubled_or_cancelled() -> None:
             await asyncio.gather(*(cohort(bench, group) for group in range(count)))
         await asyncio.sleep(100)
         assert bench.is_empty()
-        assert all(len(set(each)) == len(each) <= 8 for each in bench.judged)
-        assert sum(len(each) == 8 for each in bench.judged) > count / 50
+        assert all(len(set(cohort)) == len(cohort) <= 8 for cohort in bench.judged)
+        assert sum(len(cohort) == 8 for cohort in bench.judged) > count / 50
 
     virtual_time.run(main)

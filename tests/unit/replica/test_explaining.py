@@ -25,8 +25,8 @@ def a_judge() -> RewardModel:
     return judge(FakeEngine(label=says(p0=0.1, p1=0.9)), rules_first=True)
 
 
-async def explained(each: Scorer, request: object) -> Explanation:
-    explanation = await each.explain(request)
+async def explained(scorer: Scorer, request: object) -> Explanation:
+    explanation = await scorer.explain(request)
     assert tuple(explanation) == tuple(Explanation.model_fields)
     json.dumps(explanation, allow_nan=False).encode()
     return Explanation.model_validate(explanation)
@@ -35,9 +35,9 @@ async def explained(each: Scorer, request: object) -> Explanation:
 async def test_the_models_own_result_is_the_requests_and_its_time_is_in_parts() -> None:
     asked = {"response": "eighteen", "reference": "18", "id": "a", "metadata": {"step": 1}}
     explanation = await explained(explainer(a_judge()), asked)
-    shown, seconds = explanation.model, explanation.seconds.model_dump()
-    assert shown is not None
-    assert (shown.id, shown.metadata, shown.model) == ("a", {"step": 1}, "m")
+    by_model, seconds = explanation.model, explanation.seconds.model_dump()
+    assert by_model is not None
+    assert (by_model.id, by_model.metadata, by_model.model) == ("a", {"step": 1}, "m")
     assert 0 < sum(seconds.values()) - seconds["total"] <= seconds["total"]
 
 
@@ -71,14 +71,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize("model", [a_judge, lambda: None])
 async def test_any_text_is_explained_by_places_that_lie_in_it(model: Any) -> None:
-    each = explainer(model())
+    scorer = explainer(model())
     responses = HOSTILE + [attack.response for attack in crossed(per_text=1)[::40]]
     for response in responses:
-        explanation = await explained(each, {"response": response, "reference": "18"})
+        explanation = await explained(scorer, {"response": response, "reference": "18"})
         assert explanation.result.status in (Status.OK, Status.UNPARSEABLE)
         spans = [explanation.rule.span] if explanation.rule and explanation.rule.span else []
         for span in [*spans, *(cut for prompt in explanation.prompts for cut in prompt.cut)]:
             assert 0 <= span.start <= span.end <= len(response)
         for prompt in explanation.prompts:
             text = prompt.text or ""
-            assert all(0 <= each.start <= each.end <= len(text) for each in prompt.fields)
+            assert all(0 <= field.start <= field.end <= len(text) for field in prompt.fields)

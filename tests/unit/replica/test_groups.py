@@ -48,24 +48,26 @@ def scorer(
 
 async def scored(scorer: Any, **fields: Any) -> dict[str, Any]:
     asked = {"question": "Which?", "responses": GROUP, "id": "g", "metadata": {"n": 1}}
-    found: dict[str, Any] = await scorer.score_group({**asked, **fields})
-    return found
+    reply: dict[str, Any] = await scorer.score_group({**asked, **fields})
+    return reply
 
 
-def scores(found: dict[str, Any]) -> list[float | None]:
-    return [one["score"] for one in found["results"]]
+def scores(reply: dict[str, Any]) -> list[float | None]:
+    return [result["score"] for result in reply["results"]]
 
 
 async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> None:
     seen: list[Any] = []
-    found = await scored(scorer(FakeEngine(label=by(higher)), seen=seen), group="7")
-    low, high, middle = scores(found)
+    reply = await scored(scorer(FakeEngine(label=by(higher)), seen=seen), group="7")
+    low, high, middle = scores(reply)
     assert low < middle < high  # type: ignore[operator]
-    assert (found["id"], found["metadata"], found["status"]) == ("g", {"n": 1}, "ok")
-    assert {one["model"] for one in found["results"]} == {"judge"}
-    assert sum(one["usage"]["prompt_tokens"] > 0 for one in found["results"]) == 3
-    assert [(one.response, status) for one, status in seen] == [(each, "ok") for each in GROUP]
-    keys = [(one.group, one.metadata) for one, _ in seen]
+    assert (reply["id"], reply["metadata"], reply["status"]) == ("g", {"n": 1}, "ok")
+    assert {result["model"] for result in reply["results"]} == {"judge"}
+    assert sum(result["usage"]["prompt_tokens"] > 0 for result in reply["results"]) == 3
+    assert [(request.response, status) for request, status in seen] == [
+        (response, "ok") for response in GROUP
+    ]
+    keys = [(request.group, request.metadata) for request, _ in seen]
     assert keys == [("7", {"n": 1, "sample": f"7-{place}"}) for place in range(len(GROUP))]
 
 
@@ -78,27 +80,27 @@ async def test_a_group_has_a_result_for_each_response_and_each_is_observed() -> 
     ],
 )
 async def test_an_invalid_group_says_why(fields: dict[str, Any], reason: str) -> None:
-    found = await scored(scorer(FakeEngine()), **fields)
-    assert found["status"] == "invalid"
-    assert reason in found["reason"]
-    assert all(one["score"] is None for one in found["results"])
+    reply = await scored(scorer(FakeEngine()), **fields)
+    assert reply["status"] == "invalid"
+    assert reason in reply["reason"]
+    assert all(result["score"] is None for result in reply["results"])
 
 
 async def test_a_model_that_compares_nothing_or_a_member_without_a_group_says_so() -> None:
-    found = await scored(scorer(FakeEngine(), group=None))
-    assert "'judge' compares no responses; choose a judge with a group section" in found["reason"]
-    assert [one["status"] for one in found["results"]] == ["invalid"] * 3
+    reply = await scored(scorer(FakeEngine(), group=None))
+    assert "'judge' compares no responses; choose a judge with a group section" in reply["reason"]
+    assert [result["status"] for result in reply["results"]] == ["invalid"] * 3
     lone = {"response": "x", "question": "?", "group_size": 3}
-    found = await scorer(FakeEngine()).score(lone)
-    assert found["reason"] == "group_size: needs group, the prompt's key; send both"
+    reply = await scorer(FakeEngine()).score(lone)
+    assert reply["reason"] == "group_size: needs group, the prompt's key; send both"
 
 
 @virtual_time.in_virtual_time
 async def test_its_comparisons_take_places_as_items_do() -> None:
     engine = SlowEngine(label=by(higher))
-    found = await scored(scorer(engine, slots=2))
-    assert engine.most == 2 and None not in scores(found)
-    assert found["latency_ms"] == pytest.approx(3000)
+    reply = await scored(scorer(engine, slots=2))
+    assert engine.most == 2 and None not in scores(reply)
+    assert reply["latency_ms"] == pytest.approx(3000)
 
 
 @virtual_time.in_virtual_time
@@ -115,12 +117,12 @@ async def test_requests_of_a_group_are_judged_together() -> None:
     seen: list[Any] = []
     judge = scorer(SlowEngine(label=by(higher)), seen=seen)
     asked = {"question": "Which?", "group": "g", "group_size": 3, "timeout_s": 30.0}
-    found = await asyncio.gather(
-        *(judge.score({**asked, "response": each, "id": each}) for each in GROUP)
+    results = await asyncio.gather(
+        *(judge.score({**asked, "response": response, "id": response}) for response in GROUP)
     )
-    low, high, middle = (one["score"] for one in found)
+    low, high, middle = (result["score"] for result in results)
     assert low < middle < high
-    assert [one["id"] for one in found] == GROUP
-    assert sorted(one.response for one, _ in seen) == sorted(GROUP)
+    assert [result["id"] for result in results] == GROUP
+    assert sorted(request.response for request, _ in seen) == sorted(GROUP)
     lone = await judge.score({**asked, "response": "x", "group": "other"})
     assert (lone["status"], lone["latency_ms"]) == ("timeout", pytest.approx(15_000))

@@ -12,7 +12,7 @@ from reward_serve.config.models import VerdictLogConfig
 from reward_serve.replica.observers import CANCELLED, FailureLog, Times, VerdictLog
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
-Said = Callable[[], list[str]]
+LogLines = Callable[[], list[str]]
 
 ASKED = {"response": "x" * 500 + " 18", "reference": "18 secrets", "group": "g"}
 RIGHT = ScoreResult(
@@ -22,7 +22,7 @@ FAILED = failure(Status.TIMEOUT, "late", id="a").model_dump(mode="json")
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Said:
+def log_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> LogLines:
     monkeypatch.setattr(logging.getLogger("ray.serve"), "propagate", True)
     caplog.set_level(logging.WARNING, "ray.serve")
     return lambda: [record.getMessage() for record in caplog.records]
@@ -32,13 +32,13 @@ def request(**fields: Any) -> ScoreRequest:
     return ScoreRequest.model_validate({"response": "18", **fields})
 
 
-def test_a_failure_is_a_line_with_its_context(said: Said) -> None:
+def test_a_failure_is_a_line_with_its_context(log_lines: LogLines) -> None:
     log = FailureLog("judge")
     log.observe(request(), FAILED, Times(0.0, 0.25, 1.5))
     log.observe(request(), RIGHT, Times(0.0))
     log.observe(request(), {**FAILED, "status": CANCELLED}, Times(0.0))
 
-    (line,) = said()
+    (line,) = log_lines()
     logged = json.loads(line.removeprefix("no verdict: "))
     assert len(logged.pop("request")) == 16
     assert logged == {
@@ -52,33 +52,33 @@ def test_a_failure_is_a_line_with_its_context(said: Said) -> None:
     }
 
 
-def test_what_a_caller_wrote_cannot_forge_a_line(said: Said) -> None:
+def test_what_a_caller_wrote_cannot_forge_a_line(log_lines: LogLines) -> None:
     forged = {**FAILED, "reason": "x\n\x1b[31mno verdict: {}\u2028"}
     FailureLog("judge").observe(None, forged, Times(0.0))
 
-    (line,) = said()
+    (line,) = log_lines()
     assert line.isascii()
     assert line.isprintable()
 
 
-def test_a_flood_is_counted_and_logged_once_a_second(said: Said) -> None:
+def test_a_flood_is_counted_and_logged_once_a_second(log_lines: LogLines) -> None:
     log = FailureLog("judge")
     for _ in range(500):
         log.observe(None, FAILED, Times(0.0))
-    assert len(said()) == 20
+    assert len(log_lines()) == 20
     log.flush()
-    assert json.loads(said()[-1].partition(": ")[2]) == {"model": "judge", "timeout": 480}
+    assert json.loads(log_lines()[-1].partition(": ")[2]) == {"model": "judge", "timeout": 480}
     log.flush()
     log.observe(None, FAILED, Times(0.0))
-    assert len(said()) == 22
+    assert len(log_lines()) == 22
 
 
 def written(folder: Path, *asked: Any, **settings: Any) -> list[dict[str, Any]]:
     """The lines of a log of these requests and results."""
     config = VerdictLogConfig.model_validate({"folder": str(folder), "rate": 1.0, **settings})
     log = VerdictLog("judge", config)
-    for each, result in asked:
-        log.observe(each, result, Times(0.0, ended=0.5))
+    for body, result in asked:
+        log.observe(body, result, Times(0.0, ended=0.5))
     log.close()
     files = sorted(folder.iterdir(), reverse=True)  # the older one first
     return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
@@ -120,7 +120,9 @@ def test_an_audit_is_a_line_with_both_scores_and_no_text(tmp_path: Path) -> None
 WROTE = {**RIGHT, "reason": "secret", "text": "a secret", "critique": "secrets"}
 
 
-def test_what_the_judge_wrote_is_in_lines_with_texts_alone(said: Said, tmp_path: Path) -> None:
+def test_what_the_judge_wrote_is_in_lines_with_texts_alone(
+    log_lines: LogLines, tmp_path: Path
+) -> None:
     asked = [(request(), WROTE), (request(), RIGHT)]
     wrote, right = written(tmp_path / "texts", *asked)
     texts = ("reason", "text", "critique")
@@ -130,7 +132,7 @@ def test_what_the_judge_wrote_is_in_lines_with_texts_alone(said: Said, tmp_path:
     assert "secret" not in json.dumps(lines)
     failed = {**FAILED, "status": Status.UNPARSEABLE, "text": "a secret", "critique": "secrets"}
     FailureLog("judge").observe(request(), failed, Times(0.0))
-    assert "secret" not in "".join(said())
+    assert "secret" not in "".join(log_lines())
 
 
 def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_redacted_lines_hold_no_text(tmp_path: Path) -> None:
         mode="json"
     )
     quoted = {**RIGHT, "details": {"rule": "final_answer", "answer": "18 secrets"}}
-    asked = [(request(**ASKED), each) for each in (quoting, quoted)]
+    asked = [(request(**ASKED), result) for result in (quoting, quoted)]
     lines = written(tmp_path, *asked, redact=True)
     assert [line["details"]["rule"] for line in lines] == [None, "final_answer"]
     assert "secret" not in json.dumps(lines) and "xx" not in json.dumps(lines)

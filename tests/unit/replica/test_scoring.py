@@ -184,7 +184,7 @@ async def test_a_batch_beyond_the_queue_sheds_only_what_is_beyond_and_at_once() 
     assert (result.id, result.metadata) == ("a", {"step": 3})
     assert result.details == {"retry_after_s": 1.0}
     assert not batch.done()
-    assert [each["status"] for each in await batch] == ["ok"] * 5 + ["overloaded"] * 3
+    assert [result["status"] for result in await batch] == ["ok"] * 5 + ["overloaded"] * 3
 
 
 @in_virtual_time

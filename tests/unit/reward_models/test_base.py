@@ -100,6 +100,6 @@ def test_any_request_has_a_hash(odd: object) -> None:
 
 def test_a_sample_has_its_share() -> None:
     numbers = [request_hash({"response": str(n)}) for n in range(5000)]
-    assert 0.08 < sum(chosen(one, 0.1) for one in numbers) / 5000 < 0.12
-    assert not any(chosen(one, 0.0) for one in numbers)
-    assert all(chosen(one, 1.0) for one in numbers)
+    assert 0.08 < sum(chosen(number, 0.1) for number in numbers) / 5000 < 0.12
+    assert not any(chosen(number, 0.0) for number in numbers)
+    assert all(chosen(number, 1.0) for number in numbers)

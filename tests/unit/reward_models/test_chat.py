@@ -134,7 +134,7 @@ def test_several_answers_are_one_completion_whose_prompt_counts_once() -> None:
         return {"choices": [{"index": 0, "message": {"content": text}}], "usage": usage}
 
     whole = merged([answer("a"), answer("b"), answer("c")])
-    assert [(each["index"], each["message"]["content"]) for each in whole["choices"]] == [
+    assert [(choice["index"], choice["message"]["content"]) for choice in whole["choices"]] == [
         (0, "a"), (1, "b"), (2, "c"),
     ]  # fmt: skip
     assert whole["usage"] == {"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11}

@@ -113,11 +113,11 @@ async def test_each_turn_is_scored_in_its_state_and_each_state_extends_the_last(
     )
     whole = f"{state}<|assistant|>It is 5.<|end|>"
     assert sorted(engine.asked) == sorted([state, whole])
-    (prompt,) = [shown() for shown in trace.prompts]
+    (prompt,) = [render() for render in trace.prompts]
     assert (prompt.text, prompt.cut) == (whole, [])
-    seen = [(each.field, each.turn, whole[each.start : each.end]) for each in prompt.fields]
-    said = [(0, "Add."), (1, "2 + 3?"), (3, "5"), (4, "It is 5.")]
-    assert seen == [("messages", *each) for each in said]
+    seen = [(field.field, field.turn, whole[field.start : field.end]) for field in prompt.fields]
+    expected = [(0, "Add."), (1, "2 + 3?"), (3, "5"), (4, "It is 5.")]
+    assert seen == [("messages", *turn) for turn in expected]
 
 
 async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
@@ -126,7 +126,7 @@ async def test_the_fingerprint_holds_what_a_score_depends_on() -> None:
         for settings in ({}, {"normalisation": "sigmoid"}, {"label": 0})
     }
     assert len(fingerprints) == 3
-    assert all(one.startswith("weights=w;dtype=float32;context=65;") for one in fingerprints)
+    assert all(text.startswith("weights=w;dtype=float32;context=65;") for text in fingerprints)
 
 
 async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> None:
@@ -138,13 +138,13 @@ async def test_what_a_classifier_does_not_see_is_shown_by_field_and_turn() -> No
     asked = ScoreRequest.model_validate({"messages": messages, "response": "y" * 100})
     engine, trace = FakeEngine(1.0), Trace()
     verdict = await classifier(engine).score(asked, trace)
-    (prompt,) = [shown() for shown in trace.prompts]
+    (prompt,) = [render() for render in trace.prompts]
     cuts = {(cut.field, cut.turn): (cut.start, cut.end) for cut in prompt.cut}
 
     assert (verdict.details or {})["cut_characters"] == 45
     assert prompt.text == engine.asked[0]
     assert cuts == {("messages", 0): (0, 40), ("messages", 1): (0, 5), ("response", None): (0, 45)}
-    assert [(each.field, each.turn) for each in prompt.fields] == [
+    assert [(field.field, field.turn) for field in prompt.fields] == [
         ("messages", 2),
         ("response", None),
     ]

@@ -44,7 +44,7 @@ def composite(
 ) -> Composite:
     named = {"members": members[: len(answers)], **settings}
     config = {"name": "c", "kind": "composite", "composite": named}
-    asks = [each if callable(each) else member(each) for each in answers]
+    asks = [answer if callable(answer) else member(answer) for answer in answers]
     return Composite(CompositeModel.model_validate(config), asks)
 
 
@@ -81,7 +81,7 @@ async def test_a_vote_is_right_where_more_than_half_say_so(
     assert (verdict.score, verdict.label) == (score, "right" if score else "wrong")
     assert details(verdict)["disagreement"] == pytest.approx(disagreement)
     assert verdict.source == "composite"
-    assert verdict.usage.prompt_tokens == 7 * sum(isinstance(each, float) for each in answers)
+    assert verdict.usage.prompt_tokens == 7 * sum(isinstance(answer, float) for answer in answers)
 
 
 async def test_a_mean_is_weighted_and_tells_how_far_the_scores_lie_apart() -> None:
@@ -110,7 +110,7 @@ async def test_a_member_is_sent_its_part_of_the_deadline_its_template_and_its_ru
     shared = {"response": "#### 18", "reference": "18", "timeout_s": 9.0}
     rubric = {"rubric": "style"}
     assert seen == [shared, shared | rubric | {"template": "solution"}, shared | rubric]
-    explained = [(each.result.score, each.cached) for each in (trace.members or {}).values()]
+    explained = [(member.result.score, member.cached) for member in (trace.members or {}).values()]
     assert explained == [(1.0, True)] * 3
     assert verdict == await model.score(asked)
     assert model.counts == {"agreed": 1, "disagreed": 0, "summed": 0, "failed": 0}
@@ -148,9 +148,9 @@ async def test_without_a_quorum_there_is_no_score(
 
 
 async def test_reasons_stay_with_their_members_and_a_critique_is_the_first_members() -> None:
-    said = {"status": Status.OK, "score": 0.0, "source": "judge"}
-    wrote = ScoreResult(**said, reason="It adds.", critique="Multiply.")
-    other = ScoreResult(**said, reason="Wrong.", critique="Try again.")
+    fields = {"status": Status.OK, "score": 0.0, "source": "judge"}
+    wrote = ScoreResult(**fields, reason="It adds.", critique="Multiply.")
+    other = ScoreResult(**fields, reason="Wrong.", critique="Try again.")
     result = await composite([1.0, wrote, other]).score(REQUEST)
     parts = result.components or {}
     assert [part.reason for part in parts.values()] == [None, "It adds.", "Wrong."]
@@ -225,8 +225,8 @@ async def test_the_second_is_asked_where_the_first_is_unsure_or_failed(
 ) -> None:
     model = cascade([member(first), member(judged(0.9))])
     result = await model.score(REQUEST)
-    own = first.score if isinstance(first, ScoreResult) else first
-    assert result.score == (1.0 if passed_on else own)
+    first_score = first.score if isinstance(first, ScoreResult) else first
+    assert result.score == (1.0 if passed_on else first_score)
     assert details(result)["decided_by"] == ("large" if passed_on else "small")
     assert model.describe()["cascade"] == {"small": 1, "large": int(passed_on)}
 

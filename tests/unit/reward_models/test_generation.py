@@ -38,8 +38,8 @@ async def test_a_requests_options_replace_the_deployments(
     scorer = thinker(engine, max_tokens=64, temperature=0.7, thinking_tokens=30)
     await scorer.score(request(options=Options(**options)))
     (sampling,) = engine.settings
-    found = sampling.temperature, sampling.top_p, sampling.max_tokens, sampling.thinking_tokens
-    assert found == expected
+    applied = sampling.temperature, sampling.top_p, sampling.max_tokens, sampling.thinking_tokens
+    assert applied == expected
     assert engine.prompts[0].endswith("<think>") is ("enable_thinking" in options)
 
 
@@ -52,7 +52,7 @@ async def test_a_request_may_turn_thinking_off() -> None:
 
 @pytest.mark.parametrize("rules_first", [False, True])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: has no effect"),
         ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: has no effect"),
@@ -62,10 +62,10 @@ async def test_a_request_may_turn_thinking_off() -> None:
     ],
 )
 async def test_an_option_without_effect_or_above_the_limits_is_refused_with_the_remedy(
-    options: dict[str, Any], said: str, rules_first: bool
+    options: dict[str, Any], message: str, rules_first: bool
 ) -> None:
     scorer = judge(FakeEngine(), mode="generate", rules_first=rules_first)
-    with pytest.raises(InvalidRequestError, match=said):
+    with pytest.raises(InvalidRequestError, match=message):
         await scorer.score(request("#### 18", options=Options(**options)))
 
 

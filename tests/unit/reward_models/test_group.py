@@ -27,9 +27,9 @@ GROUP = ["bad 1", "good 3", "fair 2", "best 4"]
 
 def groups(engine: FakeEngine, **settings: Any) -> GroupJudge:
     config = JudgeModel.model_validate({"name": "judge", "kind": "judge", "group": settings})
-    found = Judge(config, engine).groups
-    assert found is not None
-    return found
+    comparison = Judge(config, engine).groups
+    assert comparison is not None
+    return comparison
 
 
 @asynccontextmanager
@@ -43,14 +43,14 @@ async def judged(engine: FakeEngine, strategy: str = "all_pairs", **fields: Any)
     return await groups(engine, **settings).score(GroupRequest.model_validate(request), place)
 
 
-def shown(prompt: str) -> list[str]:
+def responses_in(prompt: str) -> list[str]:
     """The responses of a prompt, in order."""
     return re.findall(r"<response>\n(.*?)\n</response>", prompt, re.DOTALL)
 
 
 def by(first_is_better: Callable[[str, str], float]) -> Callable[[str], dict[str, float]]:
     def label(prompt: str) -> dict[str, float]:
-        p = first_is_better(*shown(prompt))
+        p = first_is_better(*responses_in(prompt))
         return {"1": math.log(p), "2": math.log(1 - p)}
 
     return label
@@ -63,7 +63,7 @@ def higher(first: str, second: str) -> float:
 @pytest.mark.parametrize("strategy", ["all_pairs", "swiss"])
 async def test_scores_follow_the_judges_preferences(strategy: str) -> None:
     result = await judged(FakeEngine(label=by(higher)), strategy)
-    scores = [one.score or 0.0 for one in result.results]
+    scores = [scored.score or 0.0 for scored in result.results]
     assert scores[0] < scores[2] <= scores[1] < scores[3]
     assert result.status is Status.OK and result.details is not None
     assert result.details["order_agreement"] == 1
@@ -77,14 +77,14 @@ async def test_scores_follow_the_judges_preferences(strategy: str) -> None:
 async def test_a_judge_that_prefers_a_place_prefers_no_response(strategy: str) -> None:
     engine = FakeEngine(label=by(lambda first, second: 0.93))
     result = await judged(engine, strategy)
-    assert [one.score for one in result.results] == [0.5] * 4
+    assert [scored.score for scored in result.results] == [0.5] * 4
     assert result.details is not None and result.details["order_agreement"] == 0
 
 
 async def test_the_question_comes_first_and_then_the_response_that_the_next_prompts_share() -> None:
     engine = FakeEngine(label=by(higher))
     await judged(engine)
-    firsts = [shown(prompt)[0] for prompt in engine.prompts]
+    firsts = [responses_in(prompt)[0] for prompt in engine.prompts]
     assert firsts == sorted(firsts, key=GROUP.index)
     users = [prompt.split("[user]")[1] for prompt in engine.prompts]
     assert all(user.index("Which?") < user.index("<response>") for user in users)
@@ -103,10 +103,10 @@ async def test_no_response_can_close_its_fence_or_open_another() -> None:
 @pytest.mark.parametrize(
     ("fails", "absent"),
     [
-        (lambda asked, shown: shown == GROUP[:2], []),
-        (lambda asked, shown: GROUP[0] in shown, [0]),
-        (lambda asked, shown: asked > 8, [3]),
-        (lambda asked, shown: True, [0, 1, 2, 3]),
+        (lambda asked, responses: responses == GROUP[:2], []),
+        (lambda asked, responses: GROUP[0] in responses, [0]),
+        (lambda asked, responses: asked > 8, [3]),
+        (lambda asked, responses: True, [0, 1, 2, 3]),
     ],
     ids=["one order of a pair", "all of a response", "all after eight", "all"],
 )
@@ -114,18 +114,22 @@ async def test_comparisons_that_fail_are_no_numbers_and_who_cannot_be_placed_has
     fails: Callable[[int, list[str]], bool], absent: list[int]
 ) -> None:
     def label(prompt: str) -> dict[str, float]:
-        if fails(len(engine.prompts), shown(prompt)):
+        if fails(len(engine.prompts), responses_in(prompt)):
             raise EngineError("a hiccup")
         return by(higher)(prompt)
 
     engine = FakeEngine(label=label)
     result = await judged(engine)
-    assert [i for i, one in enumerate(result.results) if one.score is None] == absent
-    assert all((one.score is None) is (one.status is Status.ERROR) for one in result.results)
+    assert [i for i, scored in enumerate(result.results) if scored.score is None] == absent
+    assert all(
+        (scored.score is None) is (scored.status is Status.ERROR) for scored in result.results
+    )
     assert all("cannot be ranked" in (result.results[i].reason or "") for i in absent)
-    for one in result.comparisons:
-        assert (one.probability is None) is (None in (one.forward, one.backward))
-        assert one.reason == ("error: a hiccup" if one.probability is None else None)
+    for comparison in result.comparisons:
+        assert (comparison.probability is None) is (
+            None in (comparison.forward, comparison.backward)
+        )
+        assert comparison.reason == ("error: a hiccup" if comparison.probability is None else None)
     assert (result.status is Status.OK) is (len(absent) < 4)
 
 
@@ -152,10 +156,10 @@ def test_at_the_deadline_the_group_is_ranked_by_what_was_compared() -> None:
 
 async def test_generate_mode_reads_the_last_verdict_of_each_order() -> None:
     def text(prompt: str) -> tuple[str, bool]:
-        return f"BETTER: 2? No. BETTER: {1 if higher(*shown(prompt)) > 0.5 else 2}", False
+        return f"BETTER: 2? No. BETTER: {1 if higher(*responses_in(prompt)) > 0.5 else 2}", False
 
     result = await judged(FakeEngine(text=text), settings={"mode": "generate"})
-    scores = [one.score or 0.0 for one in result.results]
+    scores = [scored.score or 0.0 for scored in result.results]
     assert sorted(range(4), key=scores.__getitem__) == [0, 2, 1, 3]
 
 
@@ -163,7 +167,7 @@ async def test_long_responses_share_the_room() -> None:
     engine = FakeEngine(label=by(lambda first, second: 0.5), max_model_len=2600)
     await judged(engine, responses=["a" * 5000, "b" * 5000])
     for prompt in engine.prompts:
-        first, second = map(len, shown(prompt))
+        first, second = map(len, responses_in(prompt))
         assert abs(first - second) <= 1 and len(prompt) <= 2600
 
 
@@ -193,8 +197,8 @@ def tables(draw: st.DrawFn) -> tuple[int, dict[Pair, float]]:
 @given(order=st.permutations(range(6)))
 def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
     outcomes = {(a, b): 0.9 if order[a] > order[b] else 0.1 for a, b in combinations(range(6), 2)}
-    found = scores(6, outcomes)
-    by_score = sorted(range(6), key=lambda i: found[i] or 0.0)
+    values = scores(6, outcomes)
+    by_score = sorted(range(6), key=lambda i: values[i] or 0.0)
     assert [order[i] for i in by_score] == list(range(6))
 
 
@@ -211,10 +215,10 @@ def test_strengths_are_the_maximum_that_scipy_finds_and_scores_lie_in_0_to_1(
     def loss(theta: list[float]) -> float:
         padded = [*theta, 0.0]
         virtual = [(i, size, PRIOR) for i in range(size)] + [(size, i, PRIOR) for i in range(size)]
-        found = [(p, padded[a] - padded[b]) for a, b, p in games]
-        found += [(1 - p, padded[b] - padded[a]) for a, b, p in games]
-        found += [(weight, padded[a] - padded[b]) for a, b, weight in virtual]
-        return sum(weight * math.log1p(math.exp(-gap)) for weight, gap in found)
+        terms = [(p, padded[a] - padded[b]) for a, b, p in games]
+        terms += [(1 - p, padded[b] - padded[a]) for a, b, p in games]
+        terms += [(weight, padded[a] - padded[b]) for a, b, weight in virtual]
+        return sum(weight * math.log1p(math.exp(-gap)) for weight, gap in terms)
 
     assert all(0 <= score <= 1 for score in scores(size, outcomes) if score is not None)
     best = minimize(loss, [0.0] * size)
@@ -224,10 +228,10 @@ def test_strengths_are_the_maximum_that_scipy_finds_and_scores_lie_in_0_to_1(
 
 def test_a_response_that_nothing_connects_with_the_others_has_no_score() -> None:
     outcomes = {(0, 1): 0.9, (1, 2): 0.9, (3, 4): 0.9}
-    found = scores(5, outcomes)
-    assert [score is None for score in found] == [False, False, False, True, True]
+    values = scores(5, outcomes)
+    assert [score is None for score in values] == [False, False, False, True, True]
     assert scores(6, outcomes) == [None] * 6  # half of a group is too little to score any of it
-    assert found[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9})
+    assert values[:3] == scores(3, {(0, 1): 0.9, (1, 2): 0.9})
 
 
 def test_a_preference_that_is_noise_is_no_preference() -> None:

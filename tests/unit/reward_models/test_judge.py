@@ -54,10 +54,10 @@ class FakeEngine:
         return self.description
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
-        found = self.label(self._asked(prompt))
+        logprobs = self.label(self._asked(prompt))
         await asyncio.sleep(0)
         assert prompt.label_ids == {label: ord(label) for label in labels}
-        return LabelOutput({label: found[label] for label in labels}, self._usage(prompt))
+        return LabelOutput({label: logprobs[label] for label in labels}, self._usage(prompt))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         assert len(prompt.token_ids) + sampling.max_tokens <= self.max_model_len
@@ -214,7 +214,7 @@ async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
 
 
 @pytest.mark.parametrize(
-    ("said", "reference", "critique"),
+    ("written", "reference", "critique"),
     [
         ("CRITIQUE: It adds.\n**CRITIQUE:** It adds twice. \nVERDICT: 0", "18", "It adds twice."),
         ("<think>CRITIQUE: No.</think>VERDICT: 0", "18", None),
@@ -233,9 +233,9 @@ async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
     ],
 )
 async def test_a_critique_is_the_last_one_of_a_verdict_and_tells_no_reference(
-    said: str, reference: str | list[str], critique: str | None
+    written: str, reference: str | list[str], critique: str | None
 ) -> None:
-    engine = FakeEngine(text=lambda prompt: (said, False))
+    engine = FakeEngine(text=lambda prompt: (written, False))
     asked = {"template": "critique", "question": "How many?"}
     verdict = await judge(engine).score(request(reference=reference, **asked))
     assert verdict.critique == critique
@@ -377,7 +377,7 @@ async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_
         generate | {"top_p": 0.5},
         generate | {"enable_thinking": True},
     ]
-    assert len({await of(**each) for each in different}) == len(different)
+    assert len({await of(**fields) for fields in different}) == len(different)
     other = request("It is 17.", "17", id="7", group="g", timeout_s=1)
     assert {await of(), await of(asked=other), await of(response_tokens=96)} == {await of()}
     assert await of(asked=request(options={"mode": "generate"})) == await of(

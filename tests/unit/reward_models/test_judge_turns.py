@@ -89,8 +89,8 @@ def digits(prompt: str) -> dict[str, float]:
 
 class LikelihoodEngine(FakeEngine):
     async def label_logprobs(self, prompt: Any, labels: Any) -> LabelOutput:
-        found = self.label(self._asked(prompt))
-        return LabelOutput({label: found[label] for label in labels}, self._usage(prompt))
+        logprobs = self.label(self._asked(prompt))
+        return LabelOutput({label: logprobs[label] for label in labels}, self._usage(prompt))
 
 
 LIKELIHOOD = {"template": "likelihood", "reference": "So 42.\n#### 42"}
@@ -114,7 +114,7 @@ async def test_a_likelihood_is_for_single_answers_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"template": "likelihood"}, "reference: mode likelihood needs it"),
         ({"template": "likelihood", "reference": "9" * 33}, "reference: has 33 tokens"),
@@ -123,9 +123,9 @@ async def test_a_likelihood_is_for_single_answers_too() -> None:
         ({"messages": [TASK, *[END] * 9], "reference": ["42"] * 64, "turns": True}, "turns: by 64"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(fields: dict[str, Any], said: str) -> None:
+async def test_what_cannot_be_asked_is_refused(fields: dict[str, Any], message: str) -> None:
     request = ScoreRequest.model_validate({"messages": RUN, "template": "task_done", **fields})
-    with pytest.raises(InvalidRequestError, match=said):
+    with pytest.raises(InvalidRequestError, match=message):
         await judge(LikelihoodEngine(digits)).score(request)
 
 
@@ -138,7 +138,7 @@ async def test_an_explanation_shows_the_conversation_and_what_was_cut(template: 
         request, trace
     )
     prompt = trace.prompts[0]()
-    (span,) = [each for each in prompt.fields if each.field == "conversation"]
+    (span,) = [field for field in prompt.fields if field.field == "conversation"]
     assert (prompt.text or "")[span.start : span.end].startswith('<turn role="user">')
     (cut,) = prompt.cut
     assert (cut.field, cut.turn) == ("messages", 2)

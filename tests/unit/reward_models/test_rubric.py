@@ -37,9 +37,9 @@ class WordTokenizer(FakeTokenizer):
         return self.encode_plain(text)[0]
 
     def encode_plain(self, text: str) -> tuple[list[int], list[int]]:
-        found = list(re.finditer(r"\w+|\W", text))
-        ids = [self._known.setdefault(word[0], len(self._known)) for word in found]
-        return ids, [word.start() for word in found]
+        matches = list(re.finditer(r"\w+|\W", text))
+        ids = [self._known.setdefault(word[0], len(self._known)) for word in matches]
+        return ids, [word.start() for word in matches]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         words = list(self._known)
@@ -58,13 +58,13 @@ class CriteriaEngine(FakeEngine):
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         self.prompts.append(self.tokenizer.decode(prompt.token_ids))
         await asyncio.sleep(0)
-        said = self.says(prompt.fields["criterion"])
-        if isinstance(said, Exception):
-            raise said
-        if said is None:
+        answer = self.says(prompt.fields["criterion"])
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
             await asyncio.sleep(3600)
         rest = math.log(0.1 / (len(labels) - 1))
-        logprobs = {label: math.log(0.9) if label == said else rest for label in labels}
+        logprobs = {label: math.log(0.9) if label == answer else rest for label in labels}
         return LabelOutput(logprobs, Usage(prompt_tokens=len(prompt.token_ids), cached_tokens=5))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
@@ -134,7 +134,7 @@ async def test_an_aggregate_is_its_formula_and_a_fault_counts_where_it_is_absent
     aggregate: str, answers: str, score: float
 ) -> None:
     rubric = criteria("true", weight=3) + criteria("brief") + criteria("rude", weight=-1)
-    names = [each["name"] for each in rubric]
+    names = [criterion["name"] for criterion in rubric]
     says = told(dict(zip(names, answers.split(), strict=True)))
     result = await scored(says, rubric, aggregate=aggregate)
     assert result.score == pytest.approx(score, abs=1e-9)
@@ -260,13 +260,13 @@ async def test_fingerprints_tell_rubrics_aggregates_and_templates_apart() -> Non
     other = of_engine(CriteriaEngine(), rubric={**NAMED, "aggregate": "min"})
     asked = [(model, request()), (model, request("facts")), (other, request())]
     asked += [(model, request(question="Why?")), (model, request())]
-    found = [(await each.score(about)).fingerprint for each, about in asked]
-    assert (len({*found}), found[-1]) == (4, found[0])
+    fingerprints = [(await judge.score(request)).fingerprint for judge, request in asked]
+    assert (len({*fingerprints}), fingerprints[-1]) == (4, fingerprints[0])
 
 
 async def test_in_generate_mode_one_text_answers_all_by_name() -> None:
-    said = {"true": "Yes", "brief": "maybe", "clear": "B"}
-    engine = CriteriaEngine(text=f'First {{"true": "no"}}. Finally: {json.dumps(said)}')
+    answers = {"true": "Yes", "brief": "maybe", "clear": "B"}
+    engine = CriteriaEngine(text=f'First {{"true": "no"}}. Finally: {json.dumps(answers)}')
     rubric = criteria("true", "brief") + criteria("clear", choices={"A": 1, "B": 0.5, "C": 0})
     rubric += criteria("unnamed")
     model = of_engine(engine, judge={"mode": "generate"}, rubric=HALF)
@@ -284,9 +284,9 @@ async def test_in_generate_mode_one_text_answers_all_by_name() -> None:
 
 
 async def test_each_criterion_has_its_own_reason_beside_its_choice() -> None:
-    said = {"true": {"reason": "It\nis 18.", "verdict": "yes"}, "brief": {"verdict": "No"}}
-    said["clear"] = {"reason": "Hm.", "verdict": "perhaps"}
-    engine = CriteriaEngine(text="So: " + json.dumps(said).replace("\\n", "\n"))
+    answers = {"true": {"reason": "It\nis 18.", "verdict": "yes"}, "brief": {"verdict": "No"}}
+    answers["clear"] = {"reason": "Hm.", "verdict": "perhaps"}
+    engine = CriteriaEngine(text="So: " + json.dumps(answers).replace("\\n", "\n"))
     rubric = criteria("true", "brief", "clear")
     result = await of_engine(engine, judge={"mode": "generate"}, rubric=HALF).score(request(rubric))
     assert scores(result) == {"true": 1.0, "brief": 0.0, "clear": None}
@@ -307,7 +307,7 @@ async def test_a_text_without_an_answer_is_unparseable(text: str) -> None:
 async def test_an_explanation_has_the_prompt_of_each_criterion() -> None:
     trace = Trace()
     result = await of_engine(CriteriaEngine()).score(request(criteria("a", "b")), trace)
-    prompts = [shown() for shown in trace.prompts]
+    prompts = [render() for render in trace.prompts]
     assert trace.model == result
     assert ["It is a." in (prompt.text or "") for prompt in prompts] == [True, False]
     assert {span.field for span in prompts[0].fields} == {"response", "criterion"}

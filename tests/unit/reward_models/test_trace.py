@@ -25,7 +25,7 @@ async def explained(
 ) -> tuple[ScoreResult, Trace, list[ShownPrompt]]:
     trace = Trace()
     verdict = await model.score(asked, trace)
-    return verdict, trace, [shown() for shown in trace.prompts]
+    return verdict, trace, [render() for render in trace.prompts]
 
 
 async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None:
@@ -37,7 +37,7 @@ async def test_the_prompt_that_is_shown_is_the_one_that_the_engine_got() -> None
     assert (prompt.mode, prompt.reference, prompt.messages) == ("label", 0, None)
     assert prompt.token_count == len(engine.prompts[0])
     assert prompt.cut == []
-    places = {each.field: prompt.text[each.start : each.end] for each in prompt.fields}
+    places = {field.field: prompt.text[field.start : field.end] for field in prompt.fields}
     assert places == {"response": "It <b>is</b> {18}.", "reference": "18 (present)"}
 
 
@@ -49,7 +49,7 @@ async def test_what_the_judge_does_not_see_is_shown() -> None:
     (cut,) = prompt.cut
     assert (cut.field, cut.exact) == ("response", True)
     assert cut.end - cut.start == (verdict.details or {})["cut_response_characters"]
-    (place,) = [each for each in prompt.fields if each.field == "response"]
+    (place,) = [field for field in prompt.fields if field.field == "response"]
     assert (prompt.text or "")[place.start : place.end].endswith(response[cut.end :])
 
 
@@ -108,7 +108,7 @@ async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
     assert prompt.messages is not None
     assert [turn.model_dump(include={"role", "content"}) for turn in prompt.messages] == engine.sent
     user = prompt.messages[-1]
-    (place,) = [each for each in user.fields if each.field == "response"]
+    (place,) = [field for field in user.fields if field.field == "response"]
     assert user.content[place.start : place.end] == "18", "numerals are canonical in this template"
 
 

@@ -15,7 +15,7 @@ CALL = {"role": "assistant", "tool_calls": [{"name": "add", "arguments": {"x": 1
 ANSWERED = {"role": "tool", "content": "42"}
 
 
-def said(text: str) -> dict[str, str]:
+def assistant(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
@@ -36,7 +36,7 @@ async def of(request: ScoreRequest, **options: Any) -> ScoreResult:
 
 
 async def test_each_turn_is_a_component_and_the_whole_is_the_last_state() -> None:
-    result = await of(asked(said("0.25"), TASK, said("0.5"), said("1")))
+    result = await of(asked(assistant("0.25"), TASK, assistant("0.5"), assistant("1")))
     assert result.score == 1.0
     parts = result.components or {}
     assert {name: part.score for name, part in parts.items()} == {
@@ -45,18 +45,18 @@ async def test_each_turn_is_a_component_and_the_whole_is_the_last_state() -> Non
 
 
 async def test_a_turn_without_a_verdict_is_absent_and_so_is_a_mean() -> None:
-    request = asked(said("0.5"), said("! lost"), said("1"))
+    request = asked(assistant("0.5"), assistant("! lost"), assistant("1"))
     result = await of(request)
     absent = (result.components or {})["turn_2"]
     assert (result.score, absent.score, absent.status) == (1.0, None, Status.ERROR)
     averaged = await of(request, is_mean=True)
     assert (averaged.score, averaged.status) == (None, Status.ERROR)
     assert "turn_2" in (averaged.reason or "")
-    assert (await of(asked(said("0.5"), said("1")), is_mean=True)).score == 0.75
+    assert (await of(asked(assistant("0.5"), assistant("1")), is_mean=True)).score == 0.75
 
 
 async def test_a_whole_without_a_verdict_keeps_its_turns() -> None:
-    result = await of(asked(said("0.5"), said("! lost")))
+    result = await of(asked(assistant("0.5"), assistant("! lost")))
     assert (result.score, result.status) == (None, Status.ERROR)
     assert [part.score for part in (result.components or {}).values()] == [0.5, None]
 
@@ -70,7 +70,7 @@ def test_a_criterion_named_as_a_turn_is_refused() -> None:
 
 async def test_a_rule_scores_the_turns_that_state_an_answer() -> None:
     rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
-    turns = [CALL, ANSWERED, said("#### 41"), TASK, said("#### 42"), CALL]
+    turns = [CALL, ANSWERED, assistant("#### 41"), TASK, assistant("#### 42"), CALL]
     result = await rule.score(asked(*turns, reference="42"))
     parts = result.components or {}
     assert [part.score for part in parts.values()] == [None, 0.0, 1.0, 0.0]

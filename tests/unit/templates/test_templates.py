@@ -61,7 +61,7 @@ PAIR = "{response_1}\n{response_2}\n{reference}"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"user": "{response_1}"}, "to compare a group's responses"),
         ({"user": "{response} {response_1} {response_2}"}, "to compare a group's responses"),
@@ -78,8 +78,8 @@ PAIR = "{response_1}\n{response_2}\n{reference}"
         ),
     ],
 )
-def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         parse_template("mine", data(**changes))
 
 

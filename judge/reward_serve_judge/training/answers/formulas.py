@@ -42,8 +42,8 @@ class Formula(Answer):
         """A polynomial (sometimes one with integer roots), surd, multiple of pi, or similar."""
         chance, name = rng.random(), rng.choice("xxxxntyab")
         if chance < 0.15:
-            one, two = rng.randint(-7, 9), rng.randint(-7, 9)
-            return _of({(name, 2): 1, (name, 1): -one - two, _ONE: one * two}, name)
+            first, second = rng.randint(-7, 9), rng.randint(-7, 9)
+            return _of({(name, 2): 1, (name, 1): -first - second, _ONE: first * second}, name)
         if chance < 0.45:
             powers = rng.sample(range(5), rng.choice((2, 2, 3, 3, 4)))
             atoms = [(name, power) if power else _ONE for power in powers]

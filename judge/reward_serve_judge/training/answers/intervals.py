@@ -11,7 +11,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from reward_serve_judge.training.answers.base import Answer
-from reward_serve_judge.training.answers.sequences import number, shown
+from reward_serve_judge.training.answers.sequences import number, write_element
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Interval(Answer):
     def bracketed(self, comma: str, tex: bool, scaled: bool = False) -> str:
         """With brackets, as in "[0, 1)"."""
         infinite = r"\infty" if tex else "∞"
-        low = f"-{infinite}" if self.low is None else shown(self.low, tex)
-        high = infinite if self.high is None else shown(self.high, tex)
+        low = f"-{infinite}" if self.low is None else write_element(self.low, tex)
+        high = infinite if self.high is None else write_element(self.high, tex)
         left, right = "[" if self.closed[0] else "(", "]" if self.closed[1] else ")"
         if scaled:
             left, right = rf"\left{left}", rf"\right{right}"
@@ -57,12 +57,12 @@ class Interval(Answer):
         less = [rng.choice((r"\le", r"\leq")) if tex else rng.choice(("≤", "<=")), "<"]
         more = [rng.choice((r"\ge", r"\geq")) if tex else rng.choice(("≥", ">=")), ">"]
         if self.low is None and self.high is not None:
-            return f"x {less[not self.closed[1]]} {shown(self.high, tex)}"
+            return f"x {less[not self.closed[1]]} {write_element(self.high, tex)}"
         assert self.low is not None
         if self.high is None:
-            return f"x {more[not self.closed[0]]} {shown(self.low, tex)}"
+            return f"x {more[not self.closed[0]]} {write_element(self.low, tex)}"
         left, right = less[not self.closed[0]], less[not self.closed[1]]
-        return f"{shown(self.low, tex)} {left} x {right} {shown(self.high, tex)}"
+        return f"{write_element(self.low, tex)} {left} x {right} {write_element(self.high, tex)}"
 
     @override
     def reference(self, rng: Random) -> str:

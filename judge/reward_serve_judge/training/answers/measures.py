@@ -146,8 +146,8 @@ class Quantity(Answer):
         pairs = _TIMES_1000.get(self.group, ())
         amounts = [(self.number / 1000, large) for small, large in pairs if small == self.unit]
         amounts += [(self.number * 1000, small) for small, large in pairs if large == self.unit]
-        found = [Quantity(number, self.group, unit) for number, unit in amounts if decimal(number)]
-        return rng.choice(found) if found else None
+        forms = [Quantity(number, self.group, unit) for number, unit in amounts if decimal(number)]
+        return rng.choice(forms) if forms else None
 
     @override
     def miss(self, rng: Random, others: Sequence[Answer]) -> Quantity:

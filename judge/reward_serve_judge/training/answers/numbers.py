@@ -78,8 +78,8 @@ def parse(text: str) -> Number:
 
 def numbers_in(text: str) -> list[Number]:
     """The numbers written in a text."""
-    found = (match[1].replace(",", "").rstrip(".") for match in _NUMERAL.finditer(text))
-    return [Number(Fraction(numeral)) for numeral in found if numeral]
+    numerals = (match[1].replace(",", "").rstrip(".") for match in _NUMERAL.finditer(text))
+    return [Number(Fraction(numeral)) for numeral in numerals if numeral]
 
 
 def lookalikes(text: str) -> list[Number]:

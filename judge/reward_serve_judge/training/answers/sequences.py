@@ -38,7 +38,7 @@ def _elements(rng: Random, count: int) -> tuple[Element, ...]:
     return tuple(rng.sample(rng.choice(("ABCDEFGHKXYZ", "abcdefghkxyz", "ABCabcXxYyZz")), count))
 
 
-def shown(element: Element, tex: bool, words: str = "{}") -> str:
+def write_element(element: Element, tex: bool, words: str = "{}") -> str:
     """An element in digits, as a fraction, or as a word."""
     if isinstance(element, str):
         return rf"\text{{{element}}}" if tex and len(element) > 1 else words.format(element)
@@ -90,7 +90,7 @@ class Ordered(Answer):
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
         chance = rng.random()
         words = rng.choice(("{}", "'{}'", '"{}"')) if self.brackets == "[]" else "{}"
-        texts = [shown(element, tex, words) for element in self.elements]
+        texts = [write_element(element, tex, words) for element in self.elements]
         left, right = tuple(self.brackets)
         if self.brackets == "()" and len(texts) < 4 and chance < 0.2:
             names = zip(rng.choice(_NAMES), texts, strict=False)
@@ -116,7 +116,9 @@ class Ordered(Answer):
     def reference(self, rng: Random) -> str:
         return (
             self.brackets[0]
-            + rng.choice((", ", ",")).join(shown(element, False) for element in self.elements)
+            + rng.choice((", ", ",")).join(
+                write_element(element, False) for element in self.elements
+            )
             + self.brackets[1]
         )
 
@@ -124,9 +126,9 @@ class Ordered(Answer):
     def miss(self, rng: Random, others: Sequence[Answer]) -> Ordered:
         elements = self.elements
         if rng.random() < 0.35:
-            one, other = sorted(rng.sample(range(len(elements)), 2))
+            first, other = sorted(rng.sample(range(len(elements)), 2))
             new = list(elements)
-            new[one], new[other] = new[other], new[one]
+            new[first], new[other] = new[other], new[first]
             return Ordered(tuple(new), self.brackets)
         return Ordered(_missed(elements, rng), self.brackets)
 
@@ -144,7 +146,7 @@ class Unordered(Answer):
         return cls(frozenset(_elements(rng, rng.choice((2, 2, 2, 3, 3, 4, 5)))))
 
     def _shuffled(self, rng: Random, tex: bool) -> list[str]:
-        texts = sorted(shown(element, tex) for element in self.elements)
+        texts = sorted(write_element(element, tex) for element in self.elements)
         rng.shuffle(texts)
         return texts
 

@@ -160,18 +160,18 @@ def _notations(text: str) -> Iterator[str]:
 
 def _mutants(text: str, rng: Random) -> Iterator[str]:
     """Texts that differ in a number, a letter, an element, or the order of elements."""
-    for found in rng.sample(numbers := [*_NUMBER.finditer(text)], min(2, len(numbers))):
-        changed = str(int(found[0]) + rng.choice((-1, 1, 2, 10)))
-        yield text[: found.start()] + changed + text[found.end() :]
+    for numeral in rng.sample(numbers := [*_NUMBER.finditer(text)], min(2, len(numbers))):
+        changed = str(int(numeral[0]) + rng.choice((-1, 1, 2, 10)))
+        yield text[: numeral.start()] + changed + text[numeral.end() :]
     if re.search(r"[A-Za-z]{6}", text) and "," not in text:
         yield misspelt(text, rng)
     separator = next((mark for mark in (", ", ",", " → ", " ") if mark in text), None)
     body = text.strip("[]()")
     parts = body.split(separator) if separator else []
     if len(parts) > 1:
-        one, other = sorted(rng.sample(range(len(parts)), 2))
+        first, other = sorted(rng.sample(range(len(parts)), 2))
         swapped = list(parts)
-        swapped[one], swapped[other] = parts[other], parts[one]
+        swapped[first], swapped[other] = parts[other], parts[first]
         for new in (swapped, parts[:-1], parts[::-1]):
             yield text.replace(body, (separator or "").join(new))
     if " + " in text or " - " in text:

@@ -21,14 +21,14 @@ _VERDICTS_IN = {
 _LETTERS = "ABCDEFGHIJ"
 _KINDRED = [*KINDS["spellings"], *KINDS["synonyms"], *KINDS["opposites"]]
 _SPELLINGS = {
-    one: other
+    word: other
     for pair in KINDS["spellings"]
-    for one, other in (pair.split(), reversed(pair.split()))
+    for word, other in (pair.split(), reversed(pair.split()))
 }
 _RELATED = {
-    one: [other for other in line.split() if other != one]
+    word: [other for other in line.split() if other != word]
     for line in (*KINDS["synonyms"], *KINDS["opposites"])
-    for one in line.split()
+    for word in line.split()
 }
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
@@ -70,8 +70,8 @@ class Verdict(Answer):
             words = (*_VERDICTS_IN.get(lang, words[:2]), "")
         word = words[self.place]
         if self.place < 2 and lang == "en" and not tex and rng.random() < 0.35:
-            said = rng.choice(KINDS[f"{'positive' if not self.place else 'negative'}_verdicts"])
-            return said.format(w=word, W=word.capitalize())
+            form = rng.choice(KINDS[f"{'positive' if not self.place else 'negative'}_verdicts"])
+            return form.format(w=word, W=word.capitalize())
         return text_in(
             rng.choice((word, word.capitalize(), word.capitalize(), word.upper())), rng, tex
         )
@@ -175,26 +175,26 @@ class Words(Answer):
         if chance < 0.5:
             return cls(" ".join(rng.sample(KINDS["words"], rng.randint(2, 5))))
         if chance < 0.7:
-            one, two = rng.sample(KINDS["names"], 2)
+            first, second = rng.sample(KINDS["names"], 2)
             role, other = rng.choice(KINDS["roles"]), rng.choice(KINDS["roles"])
-            return cls(f"{one} is {role}, and {two} is {other}")
+            return cls(f"{first} is {role}, and {second} is {other}")
         form = rng.choice(KINDS["sentences"])
         name, word, other = rng.choice(KINDS["names"]), *rng.sample(KINDS["words"], 2)
         return cls(form.format(p=name, w=word, o=other, a=rng.choice(KINDS["adjectives"])))
 
     @override
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
-        text, one = self.text, " " not in self.text
+        text, single = self.text, " " not in self.text
         if (spelling := _SPELLINGS.get(text)) and rng.random() < 0.6:
             text = spelling
-        elif one and not tex and text in _RELATED and rng.random() < 0.12:
+        elif single and not tex and text in _RELATED and rng.random() < 0.12:
             other = rng.choice(_RELATED[text])
             return rng.choice(KINDS["contrasts"]).format(s=text, o=other)
         if rng.random() < 0.45:
-            text = cased(text, rng) if one or rng.random() < 0.3 else text[0].upper() + text[1:]
-        if one and not tex and rng.random() < 0.05:
+            text = cased(text, rng) if single or rng.random() < 0.3 else text[0].upper() + text[1:]
+        if single and not tex and rng.random() < 0.05:
             text = f"the {text}"
-        return text_in(text + ("." if not one and rng.random() < 0.2 else ""), rng, tex)
+        return text_in(text + ("." if not single and rng.random() < 0.2 else ""), rng, tex)
 
     @override
     def reference(self, rng: Random) -> str:
@@ -237,9 +237,9 @@ def _replaced(words: Sequence[str], rng: Random) -> list[str]:
 
 
 def _swapped(words: Sequence[str], rng: Random) -> list[str]:
-    one, other = sorted(rng.sample(range(len(words)), 2))
+    first, other = sorted(rng.sample(range(len(words)), 2))
     new = list(words)
-    new[one], new[other] = new[other], new[one]
+    new[first], new[other] = new[other], new[first]
     return new
 
 

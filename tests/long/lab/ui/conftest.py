@@ -34,12 +34,12 @@ def fits(page: Page) -> bool:
 def barriers(page: Page) -> list[str]:
     """What axe-core finds on the page that is serious or worse."""
     # axe-core 4.12 reads this button's color without its background; the bar shows while it loads.
-    found = Axe().run(page, {"exclude": [".ask-form .primary", ".q-loading-bar"]}).response
+    axe_report = Axe().run(page, {"exclude": [".ask-form .primary", ".q-loading-bar"]}).response
     return [
-        f"{each['id']}: {node['html']}: {node['failureSummary']}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
+        f"{violation['id']}: {node['html']}: {node['failureSummary']}"
+        for violation in axe_report["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]
 
 

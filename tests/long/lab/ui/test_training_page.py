@@ -45,7 +45,7 @@ def chart(page: Page, title: str) -> Locator:
 
 def clipped(page: Page) -> list[str]:
     """The texts of charts that leave their chart, or that lie on each other."""
-    found: list[str] = page.evaluate("""() => {
+    texts: list[str] = page.evaluate("""() => {
         const bad = [], boxes = [];
         for (const svg of document.querySelectorAll(".by-step svg")) {
             const outer = svg.getBoundingClientRect();
@@ -64,7 +64,7 @@ def clipped(page: Page) -> list[str]:
         }
         return bad;
     }""")
-    return found
+    return texts
 
 
 def test_a_log_without_steps_says_what_to_set(open_page: Open, running: Running, log: Path) -> None:

@@ -54,9 +54,9 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
 def test_conversations_are_scored_and_evaluated_beside_responses(
     service: FakeService, tmp_path: Path
 ) -> None:
-    said = [{"role": "assistant", "content": text} for text in ("I add them.", "#### 18")]
-    turns = [{"role": "user", "content": "9 + 9?"}, said[0], {"role": "user", "content": "So?"}]
-    row = {"messages": [*turns, said[1]], "turns": True, "reference": "18", "correct": True}
+    replies = [{"role": "assistant", "content": text} for text in ("I add them.", "#### 18")]
+    turns = [{"role": "user", "content": "9 + 9?"}, replies[0], {"role": "user", "content": "So?"}]
+    row = {"messages": [*turns, replies[1]], "turns": True, "reference": "18", "correct": True}
     rows = written(tmp_path, GOOD[1], row, {"messages": turns[:1], "reference": "18"})
     out = tmp_path / "out.jsonl"
     result = invoke("score", rows, "--url", service.url, "--out", out)

@@ -55,10 +55,10 @@ def signs_of(
         for number in range(100):
             response, accepted, is_right = sampled(step, rng)
             keys = {"run": "r", "step": step, "sample": f"{number // 8}-{number % 8}"}
-            about = {**keys, "group": f"{step}-{number // 8}", "request": f"{step}-{number}"}
+            identity = {**keys, "group": f"{step}-{number // 8}", "request": f"{step}-{number}"}
             text = {"response_tail": response, "response_characters": len(response)}
             row = verdict(
-                number, **about, **text, score=float(accepted), status="ok", source="rule"
+                number, **identity, **text, score=float(accepted), status="ok", source="rule"
             )
             append(path, row)
             if rng.random() < rate:
@@ -81,18 +81,18 @@ def test_an_honest_reward_shows_no_sign_and_nor_do_judges_who_always_differ(
 
 
 def test_a_phrase_that_earns_the_reward_is_named(tmp_path: Path) -> None:
-    found = {sign.name: sign for sign in signs_of(tmp_path, marked, 0.1)}
-    assert {"contested", "spreading"} <= found.keys()
-    assert "trust me" in found["spreading"].says
-    assert 10 <= found["contested"].since_step <= 16
-    assert 10 <= found["spreading"].since_step <= 16
-    assert len(found["contested"].samples) >= 10
+    signs = {sign.name: sign for sign in signs_of(tmp_path, marked, 0.1)}
+    assert {"contested", "spreading"} <= signs.keys()
+    assert "trust me" in signs["spreading"].says
+    assert 10 <= signs["contested"].since_step <= 16
+    assert 10 <= signs["spreading"].since_step <= 16
+    assert len(signs["contested"].samples) >= 10
 
 
 def test_length_that_earns_the_reward_is_named(tmp_path: Path) -> None:
-    found = {sign.name: sign for sign in signs_of(tmp_path, long_is_right, 0.1)}
-    assert {"contested", "longer"} <= found.keys()
-    assert "is the longer of two" in found["longer"].says
+    signs = {sign.name: sign for sign in signs_of(tmp_path, long_is_right, 0.1)}
+    assert {"contested", "longer"} <= signs.keys()
+    assert "is the longer of two" in signs["longer"].says
 
 
 def test_few_audits_are_no_sign(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_steps_without_a_verdict_are_no_reward_of_zero(tmp_path: Path) -> None:
     path = tmp_path / "verdicts-judge-0.jsonl"
     for step in range(-10, 0):
         append(path, verdict(step, run="r", step=step, score=None, status="timeout", source=None))
-    found = {sign.name: sign for sign in signs_of(tmp_path, after_an_outage, 0.5)}
-    rewards = re.search(r"rose from (\S+) to", found["contested"].says)
+    signs = {sign.name: sign for sign in signs_of(tmp_path, after_an_outage, 0.5)}
+    rewards = re.search(r"rose from (\S+) to", signs["contested"].says)
     assert rewards and float(rewards[1]) > 0.05
 
 

@@ -32,8 +32,8 @@ FLAGS = [
 
 def chromium() -> str:
     """The browser's path; without one the test is skipped, and fails where CI is set."""
-    if found := next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None):
-        return found
+    if path := next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None):
+        return path
     reason = "no Chromium here (Debian: apt-get install chromium)"
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
@@ -50,7 +50,7 @@ class Running:
     """
 
     url: str
-    said: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     @property
     def base(self) -> str:
@@ -81,7 +81,7 @@ def workbench(
     errors = process.stderr
     opens = (line[5:].strip() for line in errors if line.startswith("open "))
     running = Running(next(opens, ""))
-    reader = threading.Thread(target=lambda: running.said.extend(errors), daemon=True)
+    reader = threading.Thread(target=lambda: running.errors.extend(errors), daemon=True)
     reader.start()
     try:
         assert running.url, "it printed no address"
@@ -100,6 +100,6 @@ def _wait(running: Running, process: subprocess.Popen[str]) -> None:
             httpx.get(running.base)
             return
         except httpx.TransportError:
-            assert process.poll() is None, running.said
+            assert process.poll() is None, running.errors
             threading.Event().wait(0.25)
-    raise AssertionError(f"no answer after 2 minutes: {running.said}")
+    raise AssertionError(f"no answer after 2 minutes: {running.errors}")

@@ -29,16 +29,16 @@ HOSTILE = "it's $(id) `id` \"x\" \\ \n\u202e\ud83d\ude00 {} ${HOME} '''"
 def test_undecided_samples_have_no_advantage_and_those_of_the_others_add_up_to_nothing(
     trainer: str,
 ) -> None:
-    found = advantages(REWARDS, trainer)
-    assert found[2] is None
-    assert sum(a for a in found if a is not None) == pytest.approx(0)
+    actual = advantages(REWARDS, trainer)
+    assert actual[2] is None
+    assert sum(a for a in actual if a is not None) == pytest.approx(0)
     assert advantages([1.0, 1.0], trainer) == [0.0, 0.0]
     assert advantages([1.0, None], trainer) == [0.0, None]
 
 
 def test_advantages_are_those_of_examples_grpo() -> None:
-    found = advantages(REWARDS, "GRPO, SkyRL and verl")
-    assert found == pytest.approx(group_advantages(REWARDS), nan_ok=True)
+    actual = advantages(REWARDS, "GRPO, SkyRL and verl")
+    assert actual == pytest.approx(group_advantages(REWARDS), nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_samples_are_read_from_lines(text: str) -> None:
 
 def test_conversations_with_one_prompt_are_a_group() -> None:
     task = {"role": "user", "content": "9 + 9?"}
-    said = [{"role": "assistant", "content": text} for text in ("18", "So 18.", "17")]
-    rows: list[dict[str, Any]] = [{"messages": [task, each]} for each in said]
-    rows += [{"messages": [task, said[0], task], "response": "18"}]
+    replies = [{"role": "assistant", "content": text} for text in ("18", "So 18.", "17")]
+    rows: list[dict[str, Any]] = [{"messages": [task, reply]} for reply in replies]
+    rows += [{"messages": [task, replies[0], task], "response": "18"}]
     requests = read_samples("\n".join(map(json.dumps, rows)))
     assert [*groups_of(requests).values()] == [[0, 1, 2], [3]]
 

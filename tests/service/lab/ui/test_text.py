@@ -38,9 +38,9 @@ def test_plain_text_is_one_piece_as_it_is_and_a_pile_of_marks_is_cut() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_named(character: str, name: str) -> None:
-    before, shown, after = pieces(f"a{character}b")
+    before, piece, after = pieces(f"a{character}b")
     assert (before.text, after.text) == ("a", "b")
-    assert shown == Piece(f"U+{ord(character):04X}", "unseen", name)
+    assert piece == Piece(f"U+{ord(character):04X}", "unseen", name)
 
 
 def test_no_attack_leaves_a_hidden_character_in_what_is_shown() -> None:
@@ -61,11 +61,11 @@ def test_marks_split_the_text_where_they_begin_and_end() -> None:
 
 def test_of_a_long_text_the_ends_and_what_is_marked_are_shown() -> None:
     text = "a" * 100_000 + "18" + "b" * 100_000
-    shown = pieces(text, [Mark(100_000, 100_002, "match")])
-    assert Piece("18", "match") in shown
-    left_out = [piece.text for piece in shown if piece.kind == "left-out"]
+    kept = pieces(text, [Mark(100_000, 100_002, "match")])
+    assert Piece("18", "match") in kept
+    left_out = [piece.text for piece in kept if piece.kind == "left-out"]
     assert len(left_out) == 2 and "characters not shown" in left_out[0]
-    assert sum(len(piece.text) for piece in shown) < MAX_SHOWN + 3_000
+    assert sum(len(piece.text) for piece in kept) < MAX_SHOWN + 3_000
 
 
 def test_hidden_names_are_few_and_distinct() -> None:

@@ -47,7 +47,7 @@ def test_every_family_says_what_it_is_and_no_text_comes_twice(rows: list[Attack]
     assert len(talks) >= 200
     assert {row.family for row in talks} == {family.name for family in FAMILIES[-5:]}
     for family in FAMILIES:
-        assert len(family.about.split()) > 12, family.name
+        assert len(family.description.split()) > 12, family.name
         assert sum(row.family == family.name for row in single) >= 20, family.name
 
 

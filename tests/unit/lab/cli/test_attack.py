@@ -40,22 +40,22 @@ def test_a_judge_that_rejects_everything_passes(client: FakeClient, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "figures", "said"),
+    ("answer", "figures", "message"),
     [
         (ruled(True), (60, 0, 1.0), "60 of 60 scored attacks were accepted"),
         (failure(Status.UNPARSEABLE, "no [verdict]"), (0, 60, None), "60 of 60 rows got no score"),
     ],
 )
 def test_accepts_and_rows_without_a_score_fail_the_run(
-    client: FakeClient, tmp_path: Path, answer: ScoreResult, figures: tuple[Any, ...], said: str
+    client: FakeClient, tmp_path: Path, answer: ScoreResult, figures: tuple[Any, ...], message: str
 ) -> None:
     client.answer = lambda request, _: answer
     report = reported("attack", "--sample", 60, folder=tmp_path, code=1)
     assert report["passed"] is False
     assert (report["false_accepts"], report["unscored"], report["false_accept_rate"]) == figures
     assert len(report["accepted"]) == report["false_accepts"]
-    shown = invoke("attack", "--sample", 60, "--max-false-accepts", 0.5)
-    assert (shown.exit_code, said in shown.stdout, (answer.reason or "") in shown.stdout) == (
+    result = invoke("attack", "--sample", 60, "--max-false-accepts", 0.5)
+    assert (result.exit_code, message in result.stdout, (answer.reason or "") in result.stdout) == (
         (1, True, True)
     )
 
@@ -67,8 +67,8 @@ def test_conversations_are_sent_flat_to_measure_a_template_without_fences(
     reported("attack", *families, "--flat", folder=tmp_path)
     assert all("messages" not in request for request in sent(client))
     assert any("assistant: {" in request["question"] for request in sent(client))
-    attacks = [each for each in crossed() if each.family in families]
-    assert [r["response"] for r in sent(client)] == [each.response for each in attacks]
+    attacks = [attack for attack in crossed() if attack.family in families]
+    assert [r["response"] for r in sent(client)] == [attack.response for attack in attacks]
 
 
 def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
     def answer(request: dict[str, Any], _: int) -> ScoreResult:
         parts = {"silent": 1.0, "covers": 0.0}
         components = {n: {"score": s, "status": "ok"} for n, s in parts.items()}
-        gated = any(one["required"] for one in request["rubric"])
+        gated = any(criterion["required"] for criterion in request["rubric"])
         return ScoreResult.model_validate(
             {"status": "ok", "score": 0.0 if gated else 0.5, "components": components}
         )
@@ -117,7 +117,7 @@ def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
     result = invoke("attack", "--rubric", file, "--question", "Summarise the chapter.")
     assert result.exit_code == 1
     assert "none of these responses meets covers" in result.output
-    assert {each["response"] for each in sent(client)} >= {"", ".", "Summarise the chapter."}
+    assert {request["response"] for request in sent(client)} >= {"", ".", "Summarise the chapter."}
     rubric[1]["required"] = True
     file.write_text(json.dumps(rubric))
     assert invoke("attack", "--rubric", file).exit_code == 0

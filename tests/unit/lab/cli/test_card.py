@@ -41,8 +41,8 @@ class FakeService(FakeClient):
     def verdict(self, request: dict[str, Any]) -> ScoreResult:
         response, reference = asked(request)
         by_rule = "####" in response
-        found = ruled(response == f"#### {reference}") if by_rule else self.model(request)
-        return found.model_copy(update={**ABOUT, "id": request["id"]})
+        result = ruled(response == f"#### {reference}") if by_rule else self.model(request)
+        return result.model_copy(update={**ABOUT, "id": request["id"]})
 
     def model(self, request: dict[str, Any]) -> ScoreResult:
         response, reference = asked(request)
@@ -66,8 +66,8 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
         monkeypatch.setattr(command, "client_for", lambda *_: service)
     monkeypatch.setattr(reward_serve_lab.cli.card, "FORMATS", written(tmp_path, *ROWS))
     here = {"CPU cores": "2, AVX2", "memory": "8 GiB", "GPUs": "none", "bundled judge": "in /home"}
-    found = [Finding(*each) for each in here.items()]  # the real one asks nvidia-smi
-    monkeypatch.setattr(reward_serve_lab.cli.card, "examine_machine", lambda: found)
+    findings = [Finding(*fact) for fact in here.items()]  # the real one asks nvidia-smi
+    monkeypatch.setattr(reward_serve_lab.cli.card, "examine_machine", lambda: findings)
     monkeypatch.chdir(tmp_path)
     return service
 
@@ -92,7 +92,7 @@ def test_a_card_has_the_figures_of_eval_and_attack(service: FakeService, tmp_pat
     assert served["kinds"]["prose"] == {**kinds, "unscored": 0}
     families = {name: counts["n"] for name, counts in attacked["families"].items()}
     resisted = card["attacks"]["served"]
-    assert {name: each["n"] for name, each in resisted["families"].items()} == families
+    assert {name: family["n"] for name, family in resisted["families"].items()} == families
     assert resisted["false_accepts"] == attacked["false_accepts"] > 0
     right = card["right_answers_in_attacked_conversations"]
     assert right["accepted"] == right["n"] > 0
@@ -117,7 +117,7 @@ def test_the_model_alone_is_asked_only_where_a_rule_decided(service: FakeService
     assert (alone["by_rules"], alone["kinds"]["hash"]["false_reject"]) == (0, 1)
     labelled_and_attacks = [request for batch in service.asked[:5] for request in batch]
     assert len(labelled_and_attacks) == len(ROWS) + 60
-    assert service.explained == sum("####" in asked(each)[0] for each in labelled_and_attacks)
+    assert service.explained == sum("####" in asked(row)[0] for row in labelled_and_attacks)
 
 
 def test_the_speeds_are_of_responses_that_no_cache_has(service: FakeService) -> None:
@@ -126,8 +126,8 @@ def test_the_speeds_are_of_responses_that_no_cache_has(service: FakeService) -> 
     assert card["verdicts_per_s"]["in_flight"] == 128
     *_, served, alone = service.asked
     assert (len(served), len(alone)) == (10, 5)
-    assert all(each["response"].startswith("(") for each in (*served, *alone))
-    assert not any("####" in each["response"] for each in alone)
+    assert all(request["response"].startswith("(") for request in (*served, *alone))
+    assert not any("####" in request["response"] for request in alone)
 
 
 def test_absent_verdicts_are_counted_and_are_not_wrong(service: FakeService) -> None:
@@ -157,9 +157,9 @@ def test_a_card_is_refreshed_as_a_whole_and_own_rows_stand_beside(service: FakeS
 
 
 def test_without_rules_there_is_one_set_of_figures(service: FakeService) -> None:
-    about = {**ABOUT, "fingerprint": "weights=gpt-5-mini;endpoint=https://api.example/v1"}
+    identity = {**ABOUT, "fingerprint": "weights=gpt-5-mini;endpoint=https://api.example/v1"}
     service.answer = lambda request, _: service.model(request).model_copy(
-        update={**about, "id": request["id"]}
+        update={**identity, "id": request["id"]}
     )
     card = carded()
     assert {*card["labelled"]["lines"]} == {*card["attacks"]} == {"served"}

@@ -89,10 +89,10 @@ def test_errors_by_coverage_are_shown_and_a_threshold_is_named(
         for text, label in zip(shares, labels, strict=True)
     ]
     file, html = written(tmp_path, *rows), tmp_path / "page.html"
-    shown = invoke("eval", file, "--max-error", 0.01, "--html", html).stdout
-    assert re.search(r"judge.min_probability +\W+scored +\W+errors among them", shown)
-    assert re.search(r"0\.8 +\W+3 \(60.0%\) +\W+33\.3% ", shown)
-    assert "as deployed: judge.min_probability 0.81: 0.0% (" in shown
+    output = invoke("eval", file, "--max-error", 0.01, "--html", html).stdout
+    assert re.search(r"judge.min_probability +\W+scored +\W+errors among them", output)
+    assert re.search(r"0\.8 +\W+3 \(60.0%\) +\W+33\.3% ", output)
+    assert "as deployed: judge.min_probability 0.81: 0.0% (" in output
     assert "By judge.min_probability" in html.read_text(encoding="utf-8")
     report = reported("eval", file, folder=tmp_path)
     assert [point["scored"] for point in report["coverage"]] == [5, 4, 3, 2]
@@ -118,10 +118,10 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
         ("lenient", "generate", 0.0),
     ]
     assert {key: report[key] for key in runs[0]} == runs[0]
-    shown = invoke("eval", rows, *ways).stdout
-    (header,) = [line for line in shown.splitlines() if "strict, label" in line and "┃" in line]
+    output = invoke("eval", rows, *ways).stdout
+    (header,) = [line for line in output.splitlines() if "strict, label" in line and "┃" in line]
     assert "lenient, generate" in header
-    assert "options.mode: not [allowed] here" in shown
+    assert "options.mode: not [allowed] here" in output
 
 
 def test_a_sample_is_seeded_and_keeps_the_files_order(
@@ -148,14 +148,16 @@ def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
         return by_parity(request, together)
 
     client.answer = answer
-    found = reported("eval", rows, "--stability", "--batch-size", 10, folder=tmp_path)["stability"]
-    sizes = [setting["batch_size"] for setting in found["settings"]]
+    stability = reported("eval", rows, "--stability", "--batch-size", 10, folder=tmp_path)[
+        "stability"
+    ]
+    sizes = [setting["batch_size"] for setting in stability["settings"]]
     assert sizes == [10, 10, 1, 8, 64]
-    assert [setting["batches_in_flight"] for setting in found["settings"]] == [8, 8, 1, 8, 8]
+    assert [setting["batches_in_flight"] for setting in stability["settings"]] == [8, 8, 1, 8, 8]
     assert sorted({len(batch) for batch in client.asked}) == [1, 4, 8, 10, 20]
-    assert (found["rows"], found["flips"], found["flips_within_margin"]) == (20, 1, 1)
-    assert [row["row"] for row in found["flipped"]] == ["r4"]
-    assert [row["row"] for row in found["within_margin"]] == ["r6"]
+    assert (stability["rows"], stability["flips"], stability["flips_within_margin"]) == (20, 1, 1)
+    assert [row["row"] for row in stability["flipped"]] == ["r4"]
+    assert [row["row"] for row in stability["within_margin"]] == ["r6"]
 
 
 def test_a_run_is_compared_with_an_earlier_ones_results(
@@ -244,4 +246,4 @@ def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> N
     report = reported("eval", "--pairs", file, "--url", service.url, folder=tmp_path)
     assert (report["n"], report["accuracy"], report["unscored"]) == (3, 2 / 3, 0)
     asked = [call.body for call in service.calls]
-    assert all(one["strategy"] == "all_pairs" and "preferred" not in one for one in asked)
+    assert all(item["strategy"] == "all_pairs" and "preferred" not in item for item in asked)

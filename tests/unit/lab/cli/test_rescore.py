@@ -54,14 +54,18 @@ def test_a_log_is_scored_again_once_and_compared(
     assert len({line["key"] for line in lines}) == len(lines) == asked(service) == 64
     right = {f"s{n}": float(n % 2 == 0) for n in range(64)}
     assert {line["sample"]: line["score"] for line in lines} == right
-    found = json.loads(report.read_text(encoding="utf-8"))
-    assert (found["n"], found["by"], found["groups"]["n"]) == (64, lines[0]["by"], 16)
+    comparison = json.loads(report.read_text(encoding="utf-8"))
+    assert (comparison["n"], comparison["by"], comparison["groups"]["n"]) == (
+        64,
+        lines[0]["by"],
+        16,
+    )
     assert "of the 55 that both decided; McNemar's exact test: p = " in result.stdout
     assert "absent to right:\n  run r, step 0, sample s6, group g1: #### 18" in result.stdout
     assert out.stat().st_mode & 0o777 == 0o600
     again = invoke("rescore", log, "--with", service.url, "--report", report)
     assert (again.exit_code, again.stdout, asked(service)) == (0, result.stdout, 64)
-    assert json.loads(report.read_text(encoding="utf-8")) == found
+    assert json.loads(report.read_text(encoding="utf-8")) == comparison
 
 
 def test_only_the_absent_are_asked_and_groups_then_have_scores_of_both(
@@ -85,8 +89,8 @@ def test_what_had_no_answer_is_said_once_and_asked_again(service: FakeService, l
     result = invoke("rescore", log, "--with", service.url)
     assert result.exit_code == 1
     assert "4 have no result: timeout: timeout_s passed; run it again to ask" in result.stderr
-    (said,) = [line for line in result.stderr.splitlines() if "60 have no result: invalid" in line]
-    assert "template 'solution' needs it; send it; a verdict log lacks long questions: give" in said
+    (line,) = [line for line in result.stderr.splitlines() if "60 have no result: invalid" in line]
+    assert "template 'solution' needs it; send it; a verdict log lacks long questions: give" in line
     assert lines_of(log.with_name("rescored-verdicts-judge-1.jsonl")) == []
     service.replies.clear()
     assert invoke("rescore", log, "--with", service.url).exit_code == 0
@@ -156,9 +160,9 @@ def test_a_deployments_file_that_serves_no_single_url_is_refused(log: Path) -> N
 def test_fingerprints_of_one_column_are_counted_and_said(service: FakeService, log: Path) -> None:
     def reply(call: Any) -> None:
         if call.path == "/v1/score/batch":
-            one = ScoreResult(status=Status.OK, score=1.0, fingerprint=str(asked(service) > 32))
+            result = ScoreResult(status=Status.OK, score=1.0, fingerprint=str(asked(service) > 32))
             ids = [request["id"] for request in call.body["requests"]]
-            results = [{**one.model_dump(mode="json"), "id": each} for each in ids]
+            results = [{**result.model_dump(mode="json"), "id": request_id} for request_id in ids]
             service.replies[call.path] = Reply({"results": results})
 
     service.before_reply = reply

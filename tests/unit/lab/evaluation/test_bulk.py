@@ -123,8 +123,8 @@ def test_a_summary_counts_rows_without_a_score_as_disagreements_and_says_the_res
     summary = run.summary()
     assert (summary["agreement"], summary["agreement_of_scored"]) == (2 / 3, 1.0)
     assert summary["statuses"] == {"ok": 2, "timeout": 2}
-    shown = io.StringIO()
-    Console(width=200, file=shown).print(summary_table({"HTTP": summary}))
-    assert "66.7% (100.0% of scored)" in shown.getvalue()
+    printed = io.StringIO()
+    Console(width=200, file=printed).print(summary_table({"HTTP": summary}))
+    assert "66.7% (100.0% of scored)" in printed.getvalue()
     nothing = run_of((True, failed())).summary()
     assert (nothing["agreement"], nothing["agreement_of_scored"]) == (0.0, None)

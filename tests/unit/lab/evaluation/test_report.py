@@ -46,36 +46,36 @@ def measured(*pairs: tuple[bool | None, ScoreResult]) -> dict[str, Any]:
 def test_the_probability_of_right_is_the_label_of_value_1s_else_the_score() -> None:
     named = {"score": 0.0, "label": "no", "probabilities": {"no": 0.7, "yes": 0.3}}
     graded = {"score": 0.6, "label": "1", "probabilities": {"0": 0.2, "1": 0.4, "2": 0.4}}
-    results = [ScoreResult.model_validate({"status": "ok", **each}) for each in (named, graded)]
+    results = [ScoreResult.model_validate({"status": "ok", **fields}) for fields in (named, graded)]
     results += [judged(0.2), ruled(True), failed()]
     assert [probability_right(result) for result in results] == [0.3, 0.6, 0.2, 1.0, None]
 
 
 def test_measures_match_a_hand_computation() -> None:
-    found = measured(*FEW)
-    assert found["confusion"] == {
+    figures = measured(*FEW)
+    assert figures["confusion"] == {
         "true_accept": 2,
         "false_reject": 1,
         "true_reject": 2,
         "false_accept": 1,
     }
-    assert (found["n"], found["unscored"], found["agreement"]) == (6, 0, 4 / 6)
-    assert (found["false_accept_rate"], found["false_reject_rate"]) == (1 / 3, 1 / 3)
+    assert (figures["n"], figures["unscored"], figures["agreement"]) == (6, 0, 4 / 6)
+    assert (figures["false_accept_rate"], figures["false_reject_rate"]) == (1 / 3, 1 / 3)
     # Of the 9 pairs of a right and a wrong row, 0.9 wins 3, 0.6 wins 2, 0.2 wins 2.
-    assert found["auc"] == pytest.approx(7 / 9)
+    assert figures["auc"] == pytest.approx(7 / 9)
     # Observed 4/6; by chance 1/2 * 1/2 + 1/2 * 1/2.
-    assert found["kappa"] == pytest.approx((4 / 6 - 1 / 2) / (1 - 1 / 2))
+    assert figures["kappa"] == pytest.approx((4 / 6 - 1 / 2) / (1 - 1 / 2))
     # Every row has a bin of its own: the mean distance from its label.
-    assert found["ece"] == pytest.approx((0.1 + 0.4 + 0.8 + 0.1 + 0.7 + 0) / 6)
+    assert figures["ece"] == pytest.approx((0.1 + 0.4 + 0.8 + 0.1 + 0.7 + 0) / 6)
 
 
 def test_a_row_without_a_score_disagrees_and_is_left_out_of_all_else() -> None:
-    found = measured(*FEW)
+    figures = measured(*FEW)
     more = measured(*FEW, (True, failed()), (False, failed()), (None, judged(1)))
     assert (more["n"], more["unscored"], more["agreement"]) == (8, 2, 4 / 8)
     changed = {"n", "unscored", "agreement", "agreement_interval"}
     assert {k: v for k, v in more.items() if k not in changed} == {
-        k: v for k, v in found.items() if k not in changed
+        k: v for k, v in figures.items() if k not in changed
     }
     nothing = measured((True, failed()))
     assert nothing["agreement"] == 0
@@ -98,8 +98,8 @@ def test_a_row_without_a_score_disagrees_and_is_left_out_of_all_else() -> None:
 def test_expected_calibration_error(
     truths: list[bool], predicted: list[float], expected: float | None
 ) -> None:
-    found = expected_calibration_error(truths, predicted)
-    assert found == (None if expected is None else pytest.approx(expected))
+    error = expected_calibration_error(truths, predicted)
+    assert error == (None if expected is None else pytest.approx(expected))
 
 
 def test_errors_fall_as_less_sure_rows_are_left_without_a_score() -> None:
@@ -159,7 +159,7 @@ def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str
 
 
 def test_each_stage_has_its_share_its_agreement_and_its_cost() -> None:
-    found = stages(
+    by_stage = stages(
         [
             (row(1, True), judged(0.9, latency_ms=100, usage=Usage(prompt_tokens=150))),
             (row(2, True), judged(0.2, latency_ms=200, usage=Usage(prompt_tokens=250))),
@@ -170,13 +170,13 @@ def test_each_stage_has_its_share_its_agreement_and_its_cost() -> None:
     )
     assert {
         name: (stage["share"], stage["agreement"], stage["unscored"])
-        for name, stage in found.items()
+        for name, stage in by_stage.items()
     } == {
         "judge": (0.5, 0.5, 0),
         "rule: marker_differs": (0.25, 1.0, 0),
         "unscored": (0.25, 0.0, 1),
     }
-    cost = [(stage["mean_latency_ms"], stage["mean_prompt_tokens"]) for stage in found.values()]
+    cost = [(stage["mean_latency_ms"], stage["mean_prompt_tokens"]) for stage in by_stage.values()]
     assert cost[:2] == [(150, 200), (1, 0)]
 
 
@@ -194,18 +194,18 @@ def criteria_of(*pairs: tuple[dict[str, float], dict[str, float | None]]) -> dic
 
 
 def test_each_criterion_agrees_with_its_own_labels() -> None:
-    found = criteria_of(
+    criteria = criteria_of(
         ({"brief": 1, "rude": 0}, {"brief": 0.9, "rude": 1.0}),
         ({"brief": 0}, {"brief": 0.8, "rude": 1.0}),
         ({"brief": 1}, {"brief": 0.1}),
         ({"brief": 1}, {"brief": None}),
         ({"breif": 1}, {"brief": 1.0}),
     )
-    brief, rude = found["brief"], found["rude"]
+    brief, rude = criteria["brief"], criteria["rude"]
     assert (brief["n"], brief["unscored"], brief["agreement"]) == (4, 1, 1 / 4)
     assert (brief["false_accept_rate"], brief["false_reject_rate"]) == (1.0, 0.5)
     assert (rude["n"], rude["agreement"], rude["false_accept_rate"]) == (1, 0.0, 1.0)
-    assert found["breif"]["unscored"] == 1
+    assert criteria["breif"]["unscored"] == 1
 
     graded = [(1, 0.8), (0.5, 0.7), (0, 0.3), (0, None)]  # the nearest label counts
     clear = criteria_of(*(({"clear": label}, {"clear": score}) for label, score in graded))["clear"]

@@ -79,7 +79,7 @@ def test_a_row_that_an_adapter_filled_is_absent(tmp_path: Path) -> None:
     """verl's dumps have the metrics of our adapter: a fallback is no verdict."""
     lines = [{**RESPONSE, "score": 0.0, name: 1.0} for name in ("fallback", "undecided")]
     rollouts = read(tmp_path, *lines, {**RESPONSE, "score": 0.0, "fallback": 0.0})
-    assert [each.score for each in rollouts] == [None, None, 0.0]
+    assert [rollout.score for rollout in rollouts] == [None, None, 0.0]
     assert rollouts[0].line["before"]["status"] == "absent"
 
 
@@ -87,9 +87,9 @@ def test_of_a_log_verdicts_are_read_and_cut_responses_marked(tmp_path: Path) -> 
     cut = {**LOGGED, "response_characters": 900}
     gone = {**LOGGED, "score": None, "status": "cancelled", "fingerprint": None}
     rollouts = read(tmp_path, LOGGED, LOGGED, cut, {**LOGGED, "status": "audit"}, gone)
-    assert [each.is_cut for each in rollouts] == [False, False, True, False]
+    assert [rollout.is_cut for rollout in rollouts] == [False, False, True, False]
     assert rollouts[1].key == f"{rollouts[0].key}-2"
-    assert len({each.key for each in rollouts}) == 4
+    assert len({rollout.key for rollout in rollouts}) == 4
     names = ("time", "run", "step", "sample", "group", "request", "model")
     assert rollouts[0].line == {
         "key": rollouts[0].key,
@@ -134,10 +134,10 @@ def test_a_folder_of_a_log_or_of_dumps_is_read_and_not_its_results(tmp_path: Pat
     sql += ", 'nan'::double as score, '18' as ground_truth"
     duckdb.execute(f"copy ({sql}) to '{tmp_path}/3.parquet'")
     rollouts, faults = read_rollouts(tmp_path)
-    assert [each.line["step"] for each in rollouts] == [1, 1, 2]
+    assert [rollout.line["step"] for rollout in rollouts] == [1, 1, 2]
     assert (rollouts[2].score, rollouts[2].request["reference"], faults) == (None, "18", [])
     (tmp_path / "verdicts-judge-1.jsonl.1").write_text(json.dumps(LOGGED), encoding="utf-8")
-    assert [each.line["request"] for each in read_rollouts(tmp_path)[0]] == ["00ff"]
+    assert [rollout.line["request"] for rollout in read_rollouts(tmp_path)[0]] == ["00ff"]
 
 
 def test_a_sample_has_whole_groups_and_is_the_same_in_another_order(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_a_sample_has_whole_groups_and_is_the_same_in_another_order(tmp_path: Pa
     rollouts = read(tmp_path, *lines)
     some = sampled(rollouts, 60)
     assert 60 <= len(some) < 68
-    groups = {each.group for each in some}
-    assert len(some) == sum(each.group in groups for each in rollouts)
+    groups = {rollout.group for rollout in some}
+    assert len(some) == sum(rollout.group in groups for rollout in rollouts)
     assert {*map(_key, sampled(rollouts[::-1], 60))} == {*map(_key, some)}
     assert {*map(_key, some)} <= {*map(_key, sampled(rollouts, 0.25))}
     assert (len(sampled(rollouts, 9e9)), sampled([], 3)) == (400, [])
@@ -213,7 +213,7 @@ def test_a_file_of_another_kind_judge_or_input_is_refused_and_left_as_it_is(
 
 
 def compared(folder: Path, before: Sequence[Any], after: Sequence[Any]) -> dict[str, Any]:
-    """The comparison of groups' scores, each a row of both tables; `...` is not scored again."""
+    """The figures of groups' scores, each a row of both tables; `...` is not scored again."""
     lines = [
         {**LOGGED, "group": f"g{place}", "sample": number, "score": score}
         for place, group in enumerate(before)
@@ -221,38 +221,38 @@ def compared(folder: Path, before: Sequence[Any], after: Sequence[Any]) -> dict[
     ]
     rollouts = read(folder, *lines)
     again = [score for group in after for score in group]
-    asked = [(each, new) for each, new in zip(rollouts, again, strict=True) if new is not ...]
+    asked = [(rollout, new) for rollout, new in zip(rollouts, again, strict=True) if new is not ...]
     with TemporaryFile() as out:
         file = RescoredFile(out, "judge@1", rollouts)
-        file.append([each for each, _ in asked], results(*(new for _, new in asked)))
+        file.append([rollout for rollout, _ in asked], results(*(new for _, new in asked)))
         return compare(rollouts, file.lines)
 
 
 def test_verdicts_are_compared_by_agreement_and_mcnemars_exact_test(tmp_path: Path) -> None:
     before = [1.0] * 20 + [0.0] * 10 + [None] * 3
     after = [0.9] * 18 + [0.1] * 2 + [0.9] * 9 + [None] + [0.9, 0.1, None]
-    found = compared(tmp_path, [before], [after])
-    assert (found["n"], found["both_decided"], found["agreement"]) == (33, 29, 18 / 29)
-    low, high = found["agreement_interval"]
+    figures = compared(tmp_path, [before], [after])
+    assert (figures["n"], figures["both_decided"], figures["agreement"]) == (33, 29, 18 / 29)
+    low, high = figures["agreement_interval"]
     assert (round(low, 3), round(high, 3)) == (0.440, 0.773)
-    assert found["mcnemar_p"] == pytest.approx(2 * (1 + 11 + 55) / 2**11)
-    assert found["moves"] == {
+    assert figures["mcnemar_p"] == pytest.approx(2 * (1 + 11 + 55) / 2**11)
+    assert figures["moves"] == {
         "right to right": 18, "right to wrong": 2, "right to absent": 0,
         "wrong to right": 9, "wrong to wrong": 0, "wrong to absent": 1,
         "absent to right": 1, "absent to wrong": 1, "absent to absent": 1,
     }  # fmt: skip
-    kinds = {kind: len(samples) for kind, samples in found["samples"].items()}
-    assert kinds == {kind: n for kind, n in found["moves"].items() if n and kind in kinds}
-    flip = found["samples"]["right to wrong"][0]
-    about = ("name", "before", "after", "response")
-    said = ("run r, step 3, sample 18, group g0", 1.0, 0.0, "#### 18")
-    assert tuple(flip[name] for name in about) == said
-    assert found["fingerprints"] == {"before": {"old": 33}, "after": {"new": 31, "unknown": 2}}
+    kinds = {kind: len(samples) for kind, samples in figures["samples"].items()}
+    assert kinds == {kind: n for kind, n in figures["moves"].items() if n and kind in kinds}
+    flip = figures["samples"]["right to wrong"][0]
+    columns = ("name", "before", "after", "response")
+    expected = ("run r, step 3, sample 18, group g0", 1.0, 0.0, "#### 18")
+    assert tuple(flip[name] for name in columns) == expected
+    assert figures["fingerprints"] == {"before": {"old": 33}, "after": {"new": 31, "unknown": 2}}
 
 
 def test_judges_that_agree_throughout_have_no_difference_to_test(tmp_path: Path) -> None:
-    found = compared(tmp_path, [[1.0, 0.0]], [[0.9, 0.1]])
-    assert (found["agreement"], found["mcnemar_p"], found["samples"]) == (1.0, 1.0, {})
+    figures = compared(tmp_path, [[1.0, 0.0]], [[0.9, 0.1]])
+    assert (figures["agreement"], figures["mcnemar_p"], figures["samples"]) == (1.0, 1.0, {})
     assert compared(tmp_path, [[None]], [[0.9]])["agreement"] is None
 
 
@@ -270,9 +270,9 @@ def test_judges_that_agree_throughout_have_no_difference_to_test(tmp_path: Path)
 def test_what_becomes_of_a_groups_gradient(
     tmp_path: Path, before: list[Any], after: list[Any], expected: dict[str, int]
 ) -> None:
-    found = compared(tmp_path, [before, [1.0]], [after, [0.1]])["groups"]
+    figures = compared(tmp_path, [before, [1.0]], [after, [0.1]])["groups"]
     none = dict.fromkeys(("mixed", "lose_gradient", "gain_gradient", "signs"), 0)
-    assert found == {**none, "n": 1, "rows": len(before), **expected}
+    assert figures == {**none, "n": 1, "rows": len(before), **expected}
 
 
 def test_without_a_group_samples_of_one_prompt_and_step_are_one(tmp_path: Path) -> None:
@@ -282,6 +282,6 @@ def test_without_a_group_samples_of_one_prompt_and_step_are_one(tmp_path: Path) 
         for prompt in ("a", "b")
         for n in range(3)
     ]
-    groups = {each.group for each in read(tmp_path, *dumped)}
+    groups = {rollout.group for rollout in read(tmp_path, *dumped)}
     assert len(groups) == 4 and None not in groups
     assert read(tmp_path, RESPONSE)[0].group is None

@@ -22,18 +22,18 @@ def differences(*runs: list[ScoreResult], margin: float = 0.02) -> dict[str, Any
 def test_a_row_within_the_margin_in_any_run_is_listed_and_never_counted_as_a_flip(
     before: float, now: float, flip: int, near: int
 ) -> None:
-    found = differences([judged(before)], [judged(now)])
-    assert (found["flips"], found["flips_within_margin"]) == (flip, near)
-    assert (len(found["flipped"]), len(found["within_margin"])) == (flip, near)
+    comparison = differences([judged(before)], [judged(now)])
+    assert (comparison["flips"], comparison["flips_within_margin"]) == (flip, near)
+    assert (len(comparison["flipped"]), len(comparison["within_margin"])) == (flip, near)
 
 
 def test_a_row_without_a_score_in_some_run_is_lost_and_compared_between_the_others() -> None:
-    found = differences(
+    comparison = differences(
         [judged(0.9), judged(0.9), failed()],
         [failed(), failed(), failed()],
         [judged(0.1), failed(), failed()],
     )
-    assert (found["rows"], found["lost"], found["flips"]) == (1, 2, 1)
+    assert (comparison["rows"], comparison["lost"], comparison["flips"]) == (1, 2, 1)
 
 
 def written(folder: Path, run: Run) -> Path:
@@ -52,5 +52,5 @@ def test_a_row_is_matched_by_its_line_and_where_both_have_one_its_id(
 ) -> None:
     before = Run([row(earlier[0], id=earlier[1])], [judged(0.9)])
     after = Run([row(now[0], id=now[1])], [judged(0.9)])
-    found = compared(after, read_results(written(tmp_path, before)), 0)
-    assert (found["unmatched"], found["rows"]) == (unmatched, 1 - unmatched)
+    comparison = compared(after, read_results(written(tmp_path, before)), 0)
+    assert (comparison["unmatched"], comparison["rows"]) == (unmatched, 1 - unmatched)

@@ -48,12 +48,12 @@ class Finding:
     """
 
     field: str
-    found: str
+    observed: str
     remedy: str
     severity: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.field}: {self.found}; {self.remedy}"
+        return f"{self.severity}: {self.field}: {self.observed}; {self.remedy}"
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"label": LabelForm, "generate": GenerateForm}
@@ -67,9 +67,9 @@ def read_data(path: Path) -> dict[str, Any] | Finding:
     except OSError as error:
         return Finding("file", f"cannot be read: {error.strerror}", "give the path of a file")
     except (yaml.YAMLError, UnicodeError) as error:
-        shown = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         return Finding(
-            "file", f"is not YAML: {shown}", "quote text with colons, or write it below '|-'"
+            "file", f"is not YAML: {reason}", "quote text with colons, or write it below '|-'"
         )
     if not isinstance(data, dict):
         return Finding(
@@ -106,9 +106,9 @@ def _finding(fault: ErrorDetails) -> Finding:
     if fault["type"] == "value_error":  # of a section: "user: must contain ...; or ..."
         last, _, message = fault["msg"].removeprefix("Value error, ").partition(": ")
         parents = [*map(str, fault["loc"])]
-        found, _, remedy = message.partition("; ")
+        observed, _, remedy = message.partition("; ")
         remedy = remedy or f"write {_description(parents, last)}"
-        return Finding(".".join((*parents, last)), found, remedy)
+        return Finding(".".join((*parents, last)), observed, remedy)
     *parents, last = map(str, fault["loc"])
     field = ".".join((*parents, last))
     if fault["type"] == "missing":
@@ -122,8 +122,8 @@ def _finding(fault: ErrorDetails) -> Finding:
         label = fault["input"]
         remedy = f'quote it: "{label}"'
         return Finding(".".join(parents[:-1]), f"YAML does not read {label!r} as text", remedy)
-    found = f"{fault['input']!r:.60}"
-    return Finding(field, found, fault["msg"].replace("Input should", "it should"))
+    observed = f"{fault['input']!r:.60}"
+    return Finding(field, observed, fault["msg"].replace("Input should", "it should"))
 
 
 def _owner(parents: list[str]) -> type[BaseModel]:
@@ -157,12 +157,12 @@ def check_placeholders(data: dict[str, Any]) -> Iterator[Finding]:
         remedy = "remove it (the instruction is then appended), or move it to system"
         yield Finding("user", "contains {instruction}, which is not filled in here", remedy)
     for field, text in (("system", system), ("user", user)):
-        for found in _SYNTAX.finditer(text):
+        for match in _SYNTAX.finditer(text):
             remedy = "write {response}, {reference} or {question}: no template syntax is evaluated"
-            yield Finding(field, f"{found[0]!r} is not filled in", remedy)
-        for found in _BRACED.finditer(text):
-            if found[0] != INSTRUCTION and not PLACEHOLDER.fullmatch(found[0]):
-                yield _unknown(field, found[0], found[1])
+            yield Finding(field, f"{match[0]!r} is not filled in", remedy)
+        for match in _BRACED.finditer(text):
+            if match[0] != INSTRUCTION and not PLACEHOLDER.fullmatch(match[0]):
+                yield _unknown(field, match[0], match[1])
 
 
 def check_fences(data: dict[str, Any]) -> Iterator[Finding]:
@@ -181,8 +181,8 @@ def check_fences(data: dict[str, Any]) -> Iterator[Finding]:
         if fence is None:
             yield Finding("user", f"{slot} is not inside a fence", remedy, severity)
         elif fence[1] not in FIELDS:
-            found = f"the fence <{fence[1]}> can be closed by the text inside it"
-            yield Finding("user", found, remedy, severity)
+            observed = f"the fence <{fence[1]}> can be closed by the text inside it"
+            yield Finding("user", observed, remedy, severity)
 
 
 def check_special_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Finding]:
@@ -202,13 +202,13 @@ def _text(data: dict[str, Any], field: str) -> str:
     return unaliased(value) if isinstance(value, str) else ""
 
 
-def _unknown(field: str, found: str, name: str) -> Finding:
-    known = {one.lower(): one for one in _NAMES}
+def _unknown(field: str, observed: str, name: str) -> Finding:
+    known = {placeholder.lower(): placeholder for placeholder in _NAMES}
     near = difflib.get_close_matches(name.lower(), known, n=1)
     if near:
-        return Finding(field, f"{found} is not a placeholder", f"write {{{known[near[0]]}}}")
-    remedy = f"it is not filled in; placeholders are {', '.join(f'{{{one}}}' for one in _NAMES)}"
-    return Finding(field, f"{found} is not a placeholder", remedy, "warning")
+        return Finding(field, f"{observed} is not a placeholder", f"write {{{known[near[0]]}}}")
+    remedy = f"it is not filled in; placeholders are {', '.join(f'{{{name}}}' for name in _NAMES)}"
+    return Finding(field, f"{observed} is not a placeholder", remedy, "warning")
 
 
 PATTERN_LIMIT_S = 1.0
@@ -227,9 +227,9 @@ def check_labels(template: Template) -> Iterator[Finding]:
     if not all(0 <= value <= 1 for value in scores):
         remedy = "use values between 0 and 1, as all other scores do"
         yield Finding("label.values", f"the labels have the values {scores}", remedy)
-    shown = " ".join((template.system, template.user, template.label.instruction))
+    text = " ".join((template.system, template.user, template.label.instruction))
     for label in template.label.values:
-        if not re.search(rf"(?<!\w){re.escape(label)}(?!\w)", shown):
+        if not re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text):
             remedy = "name every label in label.instruction"
             yield Finding("label.instruction", f"does not name label {label!r}", remedy)
 
@@ -241,9 +241,9 @@ def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Fin
     try:
         Renderer(tokenizer, _PROMPT_TOKENS).label_ids(template)
     except LabelError as error:
-        found, _, remedy = str(error).partition("; ")
+        observed, _, remedy = str(error).partition("; ")
         remedy = remedy or "choose labels such as 0 and 1"
-        yield Finding("label.values", found, remedy)
+        yield Finding("label.values", observed, remedy)
 
 
 def check_verdict(template: Template) -> Iterator[Finding]:
@@ -257,8 +257,8 @@ def check_verdict(template: Template) -> Iterator[Finding]:
         yield Finding(field, "finds one verdict in a text with two", remedy)
     if _is_slow(pattern, example):
         remedy = "avoid nested repetition such as (a+)+, and .* between optional parts"
-        found = f"takes more than {PATTERN_LIMIT_S:g} s for {_MAX_CHARACTERS} characters"
-        yield Finding(field, found, remedy)
+        observed = f"takes more than {PATTERN_LIMIT_S:g} s for {_MAX_CHARACTERS} characters"
+        yield Finding(field, observed, remedy)
     texts = (template.generate.instruction, template.system, template.user)
     if not any(map(pattern.search, texts)):
         remedy = "show the format of the last line, as in generate.example"
@@ -281,8 +281,8 @@ def check_reading(template: Template) -> Iterator[Finding]:
 
 def _is_slow(pattern: re.Pattern[str], example: str) -> bool:
     """Whether the pattern exceeds the time limit on a text that a judge may write."""
-    found = pattern.search(example)
-    start = found[0] if found else example
+    verdict = pattern.search(example)
+    start = verdict[0] if verdict else example
     parts = (start, start[:-1] or start, "a", " ", "\n", "1", "*", "a ")
     repeated = [(part * _MAX_CHARACTERS)[:_MAX_CHARACTERS] for part in parts]
     texts = [text + end for text in repeated for end in ("", "\x00")]

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from reward_serve.engines.base import Tokenizer
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.templates import RUBRICS, load_template
-from reward_serve_lab.linting.check import Finding, check_label_tokens
+from reward_serve_lab.linting.template_file import Finding, check_label_tokens
 
 _MOST_TOKENS = 256  # the judge reads every criterion again for every response
 
@@ -28,8 +28,8 @@ def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError, UnicodeError) as error:
-        found = f"cannot be read: {' '.join(str(error).split())}"
-        return [Finding("file", found, "write a YAML list of criteria")]
+        observed = f"cannot be read: {' '.join(str(error).split())}"
+        return [Finding("file", observed, "write a YAML list of criteria")]
     if isinstance(content, dict):
         remedy = "write a YAML list of criteria; reward-serve check reads deployments files"
         return [Finding("file", f"is a mapping of {', '.join(map(str, content))[:80]}", remedy)]
@@ -48,8 +48,8 @@ def check_rubric(path: Path, tokenizer: Tokenizer) -> list[Finding]:
 
 def _invalid(fault: ErrorDetails) -> Finding:
     field = ".".join(map(str, fault["loc"])) or "file"
-    found, _, remedy = fault["msg"].removeprefix("Value error, ").partition("; ")
-    return Finding(field, found, remedy or "see docs/how-to/rubrics.md")
+    observed, _, remedy = fault["msg"].removeprefix("Value error, ").partition("; ")
+    return Finding(field, observed, remedy or "see docs/how-to/rubrics.md")
 
 
 def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:
@@ -61,13 +61,13 @@ def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findi
         assert template.label is not None
         form = template.label.model_copy(update={"values": criterion.choices})
         digest = f"{template.digest}-{place}"
-        own = template.model_copy(update={"label": form, "digest": digest})
-        for finding in check_label_tokens(own, tokenizer):
-            yield Finding(f"{place}.choices", finding.found, finding.remedy)
+        labelled = template.model_copy(update={"label": form, "digest": digest})
+        for finding in check_label_tokens(labelled, tokenizer):
+            yield Finding(f"{place}.choices", finding.observed, finding.remedy)
         unexplained = [c for c in criterion.choices if not _names(criterion.text, c)]
         if unexplained and set(criterion.choices) != {"yes", "no"}:
-            found = f"the text does not say when to choose {', '.join(unexplained)}"
-            yield Finding(f"{place}.text", found, "explain each choice", "warning")
+            observed = f"the text does not say when to choose {', '.join(unexplained)}"
+            yield Finding(f"{place}.text", observed, "explain each choice", "warning")
 
 
 def _names(text: str, label: str) -> bool:
@@ -80,16 +80,16 @@ def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findin
     for place, criterion in enumerate(rubric):
         words = " ".join(re.findall(r"\w+", criterion.text.casefold()))
         if words in seen:
-            found = f"asks the same as {seen[words]!r}"
+            observed = f"asks the same as {seen[words]!r}"
             yield Finding(
-                f"{place}.text", found, "remove one; to count it twice, double the weight"
+                f"{place}.text", observed, "remove one; to count it twice, double the weight"
             )
         seen.setdefault(words, criterion.name)
         tokens = len(tokenizer.encode_plain(criterion.text)[0])
         if tokens > _MOST_TOKENS:
-            found = f"has {tokens} tokens, which the judge reads again for every response"
+            observed = f"has {tokens} tokens, which the judge reads again for every response"
             remedy = f"shorten it to {_MOST_TOKENS}, or split it"
-            yield Finding(f"{place}.text", found, remedy, "warning")
+            yield Finding(f"{place}.text", observed, remedy, "warning")
 
 
 def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
@@ -98,20 +98,24 @@ def _weights(rubric: Sequence[Criterion]) -> Iterator[Finding]:
         choices = criterion.choices or YES_OR_NO
         best, worst = max(choices.values()), min(choices.values())
         if criterion.weight > 0 and best < 1:
-            found = f"the best choice scores {best:g}, so no response can reach 1"
-            yield Finding(f"{place}.choices", found, "give the best choice 1.0")
+            observed = f"the best choice scores {best:g}, so no response can reach 1"
+            yield Finding(f"{place}.choices", observed, "give the best choice 1.0")
         if criterion.weight < 0 and worst > 0:
-            found = f"every choice costs at least {worst:g} of the weight: no response can reach 1"
+            observed = (
+                f"every choice costs at least {worst:g} of the weight: no response can reach 1"
+            )
             yield Finding(
                 f"{place}.choices",
-                found,
+                observed,
                 "give 0.0 to the choice for a response without this fault",
             )
 
 
 def _required(rubric: Sequence[Criterion]) -> Iterator[Finding]:
     """A response that does nothing fulfils every criterion that says what not to do."""
-    if len(rubric) > 1 and not any(one.required and one.weight > 0 for one in rubric):
+    if len(rubric) > 1 and not any(
+        criterion.required and criterion.weight > 0 for criterion in rubric
+    ):
         remedy = (
             "set required: true for what only a response that does its task fulfils; "
             "reward-serve attack --rubric FILE says what an empty response earns"

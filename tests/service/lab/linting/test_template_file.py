@@ -9,7 +9,7 @@ import pytest
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve.templates import template_names
-from reward_serve_lab.linting.check import check_file
+from reward_serve_lab.linting.template_file import check_file
 from tests.service.lab.conftest import Write
 
 FENCED = "<response>\n{response}\n</response>"
@@ -27,8 +27,8 @@ def test_a_template_without_a_mistake_is_left_alone(write: Write, tokenizer: Tok
 def test_the_shipped_templates_pass_and_a_copy_needs_another_name(
     name: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    found = [finding.found for finding in check_file(SHIPPED / f"{name}.yaml", tokenizer)]
-    assert found == (["shows the {question}"] if name in ("critique", "problem") else [])
+    observed = [finding.observed for finding in check_file(SHIPPED / f"{name}.yaml", tokenizer)]
+    assert observed == (["shows the {question}"] if name in ("critique", "problem") else [])
     copy = tmp_path / f"{name}.yaml"
     copy.write_bytes((SHIPPED / copy.name).read_bytes())
     taken, *_ = check_file(copy, tokenizer)
@@ -36,7 +36,7 @@ def test_the_shipped_templates_pass_and_a_copy_needs_another_name(
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "message"),
     [
         ({"user": BOTH}, "user", "must contain {response}"),
         ({"user": BOTH + FENCED * 2}, "user", "{conversation} exactly once"),
@@ -90,17 +90,19 @@ def test_the_shipped_templates_pass_and_a_copy_needs_another_name(
     ],
 )
 def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
-    changes: dict[str, Any], field: str, said: str, write: Write, tokenizer: Tokenizer
+    changes: dict[str, Any], field: str, message: str, write: Write, tokenizer: Tokenizer
 ) -> None:
     findings = [str(finding) for finding in check_file(write(**changes), tokenizer)]
     start = field if field.startswith("warning: ") else f"error: {field}"
-    assert any(each.startswith(f"{start}: ") and said in each for each in findings), findings
+    assert any(finding.startswith(f"{start}: ") and message in finding for finding in findings), (
+        findings
+    )
     assert findings[0].startswith(start.partition(" ")[0])
-    assert not any("\n" in each for each in findings)
+    assert not any("\n" in finding for finding in findings)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("ours.yaml", "system: a: b", "is not YAML"),
         ("ours.yaml", "just text", "contains str"),
@@ -110,10 +112,10 @@ def test_a_seeded_mistake_is_reported_with_its_field_and_remedy(
     ],
 )
 def test_a_file_that_is_no_template_or_not_found_as_one_is_reported(
-    name: str, content: str | None, said: str, write: Write, tokenizer: Tokenizer
+    name: str, content: str | None, message: str, write: Write, tokenizer: Tokenizer
 ) -> None:
     path = write(name)
     if content is not None:
         path.write_text(content, encoding="utf-8")
     (finding,) = check_file(path, tokenizer)
-    assert (finding.field, said in str(finding)) == ("file", True)
+    assert (finding.field, message in str(finding)) == ("file", True)

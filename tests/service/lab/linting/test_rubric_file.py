@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve_lab.linting.rubrics import check_rubric
+from reward_serve_lab.linting.rubric_file import check_rubric
 from tests.unit.reward_models.test_rubric import WordTokenizer
 
 
@@ -16,7 +16,7 @@ def tokenizer() -> Any:
     return WordTokenizer()
 
 
-def found(folder: Path, content: Any, tokenizer: Tokenizer) -> list[str]:
+def findings_of(folder: Path, content: Any, tokenizer: Tokenizer) -> list[str]:
     file = folder / "rubric.yaml"
     file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return [str(finding) for finding in check_rubric(file, tokenizer)]
@@ -35,14 +35,14 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
         CLEAR,
         criterion("rude", "Rude?", weight=-1),
     ]
-    assert found(tmp_path, rubric, tokenizer) == []
+    assert findings_of(tmp_path, rubric, tokenizer) == []
     del rubric[0]["required"]
-    (nothing_required,) = found(tmp_path, rubric, tokenizer)
+    (nothing_required,) = findings_of(tmp_path, rubric, tokenizer)
     assert nothing_required.startswith("warning: required: no criterion is required")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("a: [", "error: file: cannot be read: "),
         ("applications: []\n", "error: file: is a mapping of applications; write a YAML list"),
@@ -75,10 +75,10 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
     ],
 )
 def test_a_finding_names_the_criterion_and_the_remedy(
-    content: Any, said: str, tmp_path: Path, tokenizer: Tokenizer
+    content: Any, message: str, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
-    findings = found(tmp_path, content, tokenizer)
-    findings = [each for each in findings if "no criterion is required" not in each]
+    findings = findings_of(tmp_path, content, tokenizer)
+    findings = [finding for finding in findings if "no criterion is required" not in finding]
     assert len(findings) == 1
-    assert findings[0].startswith(said)
+    assert findings[0].startswith(message)
     assert "; " in findings[0]

@@ -1,6 +1,6 @@
 """Kendall's tau of each strategy by number of calls, against an oracle with known order and noise.
 
-    python -m loadtests.groups
+    python -m loadtests.strategies
 
 Responses have standard normal qualities. The oracle sees the gap of two qualities with a normal
 error of standard deviation ``noise``, a new one for each order, and adds ``BIAS`` to the logit of
@@ -30,14 +30,14 @@ BIAS = 1.0
 _SIZES = (4, 8, 16, 32)
 
 
-def tau(found: Sequence[float], truth: Sequence[float]) -> float:
+def tau(estimated: Sequence[float], truth: Sequence[float]) -> float:
     """Kendall's tau-a: a tie in the scores counts as 0, between right and wrong."""
     pairs = list(combinations(range(len(truth)), 2))
 
     def sign(value: float) -> int:
         return (value > 0) - (value < 0)
 
-    return fmean(sign(found[a] - found[b]) * sign(truth[a] - truth[b]) for a, b in pairs)
+    return fmean(sign(estimated[a] - estimated[b]) * sign(truth[a] - truth[b]) for a, b in pairs)
 
 
 def oracle(chance: random.Random, gap: float, noise: float) -> float:
@@ -72,9 +72,9 @@ def main(groups: Annotated[int, typer.Option(help="Random groups per cell.")] = 
             cells, calls = [], 0
             for noise in NOISES:
                 chance = random.Random(f"{size} {noise}")
-                found = [group(chance, size, strategy, noise) for _ in range(groups)]
-                cells.append(f"{fmean(value for value, _ in found):.2f}")
-                calls = round(fmean(count for _, count in found))
+                estimates = [group(chance, size, strategy, noise) for _ in range(groups)]
+                cells.append(f"{fmean(value for value, _ in estimates):.2f}")
+                calls = round(fmean(count for _, count in estimates))
             say(f"| {size} | {strategy} | {calls} | {' | '.join(cells)} |")
 
 
