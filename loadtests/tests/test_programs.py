@@ -33,8 +33,8 @@ def report(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_groups() -> None:
-    assert "| 8 | swiss |" in run("groups", "--groups", "1")
+def test_strategies() -> None:
+    assert "| 8 | swiss |" in run("strategies", "--groups", "1")
 
 
 def test_logs() -> None:
