@@ -23,6 +23,7 @@ def choose_by_mouse(page: Page, label: str, *options: str) -> None:
     for option in options:
         page.get_by_role("option", name=option, exact=True).click()
     page.keyboard.press("Escape")
+    expect(page.get_by_role("option")).to_have_count(0)  # a closing list takes clicks
 
 
 def fits(page: Page) -> bool:

@@ -109,7 +109,6 @@ def test_a_click_above_a_step_and_enter_in_the_table_open_its_verdicts(
     choose_by_mouse(page, "run · model", "clicked · judge")
     expect(page.locator(ROWS)).to_have_count(5)
     drawn = chart(page, "Reward").locator("svg")
-    expect(drawn.get_by_text("3", exact=True)).to_be_attached()  # the axis of five steps
     box = drawn.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 0.95 * box["width"], box["y"] + 40)
