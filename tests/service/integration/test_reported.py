@@ -54,9 +54,13 @@ class _Endpoint(BaseHTTPRequestHandler):
         """Silent."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint) as server:
+    with _Server(("127.0.0.1", 0), _Endpoint) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/v1"
         server.shutdown()

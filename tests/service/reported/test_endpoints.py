@@ -66,6 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # with 5, the kernel drops some of 64 connections at once for seconds
     code: int | None = None
 
     def __init__(self, port: int) -> None:
@@ -133,10 +134,10 @@ def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_al
         with listening(port):
             began = time.monotonic()
             while client.score({**ASKED, "response": str(time.time())}).score is None:
-                assert time.monotonic() - began < 3
+                assert time.monotonic() - began < 10
                 time.sleep(0.05)
         client.close()
-    assert 1 < sum(took) < 6 and took[2] < 1
+    assert 1 < sum(took) < 12 and took[2] < 3  # 3 deadlines, 18 s, before; the margin is for CI
     assert {result.status for result in steps[-1]} == {Status.ERROR}
     reason = steps[-1][0].reason or ""
     for part in (f"http://127.0.0.1:{port}/v1/", "model m", "key JUDGE_KEY", "remote.base_url"):
@@ -201,7 +202,7 @@ async def test_a_replica_starts_while_its_endpoint_is_down_and_is_not_ready(port
     replica = RewardReplica.__new__(RewardReplica)
     began = time.monotonic()
     await replica.__init__(remote(port).model_dump())  # type: ignore[misc]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert f"http://127.0.0.1:{port}/v1/" in (await replica.describe())["outage"]
     with listening(port):
         await asyncio.sleep(0.5)
