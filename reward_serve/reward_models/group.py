@@ -11,10 +11,9 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reward_serve.config.judge import GroupConfig
 from reward_serve.engines.base import EndpointDownError
@@ -22,10 +21,12 @@ from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
+    Place,
     failure_of,
     gathered,
     summed_usage,
 )
+from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import (
     GroupComparison,
     GroupRequest,
@@ -38,9 +39,6 @@ from reward_serve.schema import (
     failure,
 )
 from reward_serve.templates import Template
-
-if TYPE_CHECKING:
-    from reward_serve.reward_models.judge import Comparison
 
 Pair = tuple[int, int]
 
@@ -144,8 +142,6 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-Place = Callable[[], AbstractAsyncContextManager[None]]  # limits the engine's concurrent calls
-
 _LONG_GROUP = 16
 
 _Answers = dict[Pair, ScoreResult]
@@ -160,7 +156,6 @@ class GroupJudge:
     ) -> None:
         self._config = config
         self._prepare = prepare
-        self.wait = config.wait  # share of a deadline to wait for the rest of a group
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0}
         """Pairs of which both orders agree or not, and failed pairs."""
 
@@ -267,7 +262,7 @@ def _result(
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        source = comparison.judge.source
+        source = comparison.asker.source
         return comparison.result(Status.OK, score=score, source=source, usage=usage)
     failed = [order for order, answer in answers.items() if answer.score is None]
     own = [order for order in failed if index in order]

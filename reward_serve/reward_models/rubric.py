@@ -18,6 +18,7 @@ from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine, TextOutput
+from reward_serve.judging.turns import Pieces
 from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -27,13 +28,14 @@ from reward_serve.reward_models.base import (
     in_time,
     summed_usage,
 )
+from reward_serve.reward_models.comparison import Comparison, Verdicts
 from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
     no_score,
 )
-from reward_serve.reward_models.judge import Answers, Comparison, Judge
+from reward_serve.reward_models.judge import Judge
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure, retry_details
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
@@ -50,6 +52,8 @@ _BACKSLASH = "\x1a"  # one character for another, so that places stay
 class RubricJudge(Judge):
     """Judges criteria on one engine, for kind ``rubric`` or ``remote``; raises like ``Judge``."""
 
+    reads_rubric = True
+
     def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
         super().__init__(config, engine)
         if config.rubric is None:
@@ -60,10 +64,12 @@ class RubricJudge(Judge):
             for name, criteria in config.rubric.rubrics.items()
         }
 
-    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+    async def _score(
+        self, request: ScoreRequest, trace: Trace | None = None, pieces: Pieces | None = None
+    ) -> ScoreResult:
         """Score one request by its rubric, or by the deployment's default."""
         criteria = self._criteria(request)
-        comparison = self._comparison(request, trace)
+        comparison = self._comparison(request, trace, pieces)
         reference = "\n\nor\n\n".join(request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
         result = self._result(comparison, criteria, await answer(comparison, criteria, reference))
@@ -98,7 +104,7 @@ class RubricJudge(Judge):
         return self._named[rubric]
 
     def _result(
-        self, comparison: Comparison, criteria: Sequence[Criterion], answers: Answers
+        self, comparison: Comparison, criteria: Sequence[Criterion], answers: Verdicts
     ) -> ScoreResult:
         results, said = answers
         pairs = list(zip(criteria, results, strict=True))
@@ -143,7 +149,7 @@ class RubricJudge(Judge):
 
 async def _one_by_one(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> Answers:
+) -> Verdicts:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
@@ -174,7 +180,7 @@ def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
 
 async def _in_one_text(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> Answers:
+) -> Verdicts:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = comparison.template.label
     default = form.values if form else YES_OR_NO
@@ -185,7 +191,7 @@ async def _in_one_text(
     ]
     prompt = await replace(comparison, criterion="\n".join(lines)).render(reference)
 
-    def read(output: TextOutput) -> Answers:
+    def read(output: TextOutput) -> Verdicts:
         text, reason = visible(output.text, output.cut_off), None
         if isinstance(text, ScoreResult):
             results = [text]
@@ -193,7 +199,7 @@ async def _in_one_text(
             names = {criterion.name for criterion in criteria}
             said, start = _last_object(text, comparison.template.written.verdict, names)
             reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
-            source: Source = "cache" if output.cached else comparison.judge.source
+            source = comparison.source(output.cached)
             results = [
                 _chosen(said.get(criterion.name), values, source)
                 for criterion, values in zip(criteria, choices, strict=True)

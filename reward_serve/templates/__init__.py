@@ -227,19 +227,22 @@ class Template(BaseModel, extra="forbid"):
         if user == self.user:
             return self
         digest = f"{self.digest}-without-{'-'.join(absent)}"
-        changed = self.model_copy(update={"user": user, "digest": digest})
-        changed.__dict__.pop("fields", None)  # a cached property, which is copied too
-        return changed
+        return self.model_copy(update={"user": user, "digest": digest})
 
     @property
     def highest(self) -> float:
         """The highest possible score."""
         return max(self.label.values.values()) if self.label else 1.0
 
-    @functools.cached_property
+    @property
     def fields(self) -> list[str]:
         """The fields of a request that this template needs."""
-        return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
+        return _fields_in(self.user)
+
+
+@functools.lru_cache  # by text, since a template's copy may show less
+def _fields_in(user: str) -> list[str]:
+    return list(dict.fromkeys(PLACEHOLDER.findall(user)))
 
 
 def is_judged(field: str) -> bool:

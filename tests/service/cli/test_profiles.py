@@ -15,7 +15,7 @@ from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
 from reward_serve.engines.vllm import engine_arguments
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.judge import generation_of
+from reward_serve.reward_models.comparison import generation_of
 from reward_serve.schema import Options, Status
 from reward_serve.templates import read_verdict
 from tests.service.cli.test_serve import application, dry_run, judge
