@@ -103,6 +103,7 @@ class Sampling:
     max_tokens: int  # at most, with those of thinking
     temperature: float = 0.0  # 0: greedy decoding
     top_p: float = 1.0
+    enable_thinking: bool = False  # by the prompt, if the chat template has this setting
     thinking_tokens: int | None = None  # at most, if the engine can limit them
     sample: int = 0  # seed offset; equal values give equal text
 

@@ -352,11 +352,9 @@ class Renderer:
         answer = partial(_answer_of, commitment, template)
         response = shortened(commitment.text, *settings, answer)
         cut_characters = response.cut_characters + max(0, len(text) - MAX_RESPONSE)
-        if commitment.text == text or not response.gaps:
-            return response._replace(cut_characters=cut_characters)
-        is_exact = response.is_exact and (at := text.find(commitment.text)) >= 0
-        at = at if is_exact else max(0, len(text) - len(commitment.text))
-        gaps = [(start and at + start, at + end) for start, end in response.gaps]
+        at = text.find(commitment.text)  # -1 if a part within it was not shown
+        gaps = [(start and max(at, 0) + start, max(at, 0) + end) for start, end in response.gaps]
+        is_exact = response.is_exact and at >= 0
         return Shortened(response.text, response.ids, cut_characters, gaps, is_exact)
 
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:

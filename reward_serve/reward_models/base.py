@@ -9,12 +9,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -174,8 +169,6 @@ def summed_usage(answers: Sequence[ScoreResult | TextOutput | LabelOutput]) -> U
 
 Part = Literal["rules", "rendering", "engine"]
 
-_UNTIMED = nullcontext()
-
 
 @dataclass
 class Trace:
@@ -187,16 +180,7 @@ class Trace:
     cached: bool | None = None  # whether all answers came from the cache; None without answers
     seconds: dict[Part, float] = field(default_factory=dict)  # first call's begin to last one's end
     members: dict[str, Explanation] | None = None
-    _began: dict[Part, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, part: Part) -> Iterator[None]:
-        """Time the block as one of the part's calls."""
-        began = self._began.setdefault(part, time.perf_counter())
-        try:
-            yield
-        finally:
-            self.seconds[part] = time.perf_counter() - began
+    began: dict[Part, float] = field(default_factory=dict)
 
     def graded(self, grade: Grade, request: ScoreRequest) -> None:
         """Record the rules' grade, with the answer's last place in the response."""
@@ -212,9 +196,17 @@ class Trace:
         )
 
 
-def timed(trace: Trace | None, part: Part) -> AbstractContextManager[None]:
+@contextmanager
+def timed(trace: Trace | None, part: Part) -> Iterator[None]:
     """Time the block as one of the part's calls, if there is a trace."""
-    return _UNTIMED if trace is None else trace.timed(part)
+    if trace is None:
+        yield
+        return
+    began = trace.began.setdefault(part, time.perf_counter())
+    try:
+        yield
+    finally:
+        trace.seconds[part] = time.perf_counter() - began
 
 
 def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:

@@ -50,31 +50,7 @@ Verdicts = tuple[Sequence[ScoreResult], dict[str, Any]]
 """What a text says: the result of each criterion, or one; and fields of the whole result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """How the judge generates its answer."""
-
-    sampling: Sampling
-    enable_thinking: bool = False
-
-    @property
-    def settings(self) -> str:
-        """The settings, for fingerprints."""
-        sampling = self.sampling
-        thinking = (sampling.thinking_tokens or "on") if self.enable_thinking else "off"
-        return (
-            f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
-            f"top_p={sampling.top_p:g};thinking={thinking}"
-        )
-
-
-_ONE_TOKEN = Generation(Sampling(max_tokens=1))
-_REFERENCE = Generation(Sampling(MAX_LIKELIHOOD_TOKENS))
-
-
-def generation_of(
-    options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool
-) -> Generation:
+def sampling_of(options: Options, config: JudgeConfig, mode: Mode, ends_thinking: bool) -> Sampling:
     """Merge a request's options with the deployment's settings; other modes generate no text.
 
     Raises:
@@ -93,13 +69,14 @@ def generation_of(
                     f"options.{name}: has no effect in {mode} mode; remove it, or set "
                     "options.mode: generate"
                 )
-        return _ONE_TOKEN if mode == "label" else _REFERENCE
+        return Sampling(1 if mode == "label" else MAX_LIKELIHOOD_TOKENS)
     temperature, thinking = options.temperature, options.enable_thinking
     enabled = config.enable_thinking if thinking is None else thinking
     sampling = Sampling(
         max_tokens=options.max_tokens or config.max_tokens,
         temperature=config.temperature if temperature is None else temperature,
         top_p=options.top_p or config.top_p,
+        enable_thinking=enabled,
         thinking_tokens=(options.thinking_tokens or config.thinking_tokens) if enabled else None,
     )
     if sampling.max_tokens > config.max_tokens:
@@ -119,7 +96,7 @@ def generation_of(
             why += "lower it"
         if why is not None:
             raise InvalidRequestError(f"options.thinking_tokens: {why}")
-    return Generation(sampling, enabled)
+    return sampling
 
 
 # An endpoint returns only its likeliest tokens; a vLLM engine returns the labels themselves.
@@ -159,7 +136,7 @@ class Comparison:
     request: ScoreRequest
     template: Template
     mode: Mode
-    generation: Generation
+    sampling: Sampling
     fingerprint: str
     trace: Trace | None = None
     pieces: Pieces = field(default_factory=dict)  # shared by the states of a conversation
@@ -244,7 +221,7 @@ class Comparison:
         Raises:
             EngineError: the engine failed.
         """
-        sampling, details = self.generation.sampling, dict[str, Any](prompt.cut_details)
+        sampling, details = self.sampling, dict[str, Any](prompt.cut_details)
         is_remote = self.asker.source == "remote"
         varies = is_remote or sampling.temperature > 0
         attempts = (self.asker.config.attempts or (2 if is_remote else 1)) if varies else 1
@@ -259,14 +236,14 @@ class Comparison:
             lacking = next((result for result in attempted[-1][0] if result.score is None), None)
             # A model of our own writes the same text again, which the cache keeps.
             if lacking and is_remote and isinstance(self.engine, CachingEngine):
-                self.engine.forget(prompt, self.generation.sampling)
+                self.engine.forget(prompt, self.sampling)
             is_last = len(attempted) == attempts or time.monotonic() > ends
             if lacking is None or is_last or lacking.status is Status.TRUNCATED:
                 break
             details = {"first_reply": lacking.reason, **details, "attempts": len(attempted) + 1}
             temperature = sampling.temperature or 0.7
             sampling = replace(sampling, sample=sampling.sample + 1, temperature=temperature)
-        results, fields = max(attempted, key=lambda said: sum(r.score is not None for r in said[0]))
+        results, fields = max(attempted, key=lambda v: sum(r.score is not None for r in v[0]))
         return results, fields | {"details": details or None, "usage": summed_usage(outputs)}
 
     def critique(self, text: str) -> str | None:
@@ -339,8 +316,8 @@ class Comparison:
                     fields,
                     self.mode,
                     response_tokens=asker.budget(template),
-                    reserve_tokens=self.generation.sampling.max_tokens,
-                    enable_thinking=self.generation.enable_thinking,
+                    reserve_tokens=self.sampling.max_tokens,
+                    enable_thinking=self.sampling.enable_thinking,
                     conversation=partial(shown_turns, request, template, self.pieces),
                 )
         except ValueError as error:
@@ -390,17 +367,17 @@ class Comparison:
         return takes_long(request) or prompts > LONG_PROMPT
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
-        shown = ShownPrompt(mode=self.mode, reference=number, cut=list(prompt.cut))
-        thinks = self.generation.enable_thinking
+        explained = ShownPrompt(mode=self.mode, reference=number, cut=list(prompt.cut))
+        thinks = self.sampling.enable_thinking
         skeleton = self.asker.renderer.skeleton(self.template, self.mode, thinks)
         if skeleton.text:
-            shown.text, shown.fields = _filled(skeleton.text, prompt.fields)
+            explained.text, explained.fields = _filled(skeleton.text, prompt.fields)
         else:
             messages = [(role, *_filled(parts, prompt.fields)) for role, parts in skeleton.turns]
-            shown.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
+            explained.messages = [Turn(role=r, content=text, fields=f) for r, text, f in messages]
         if self.engine.tokenizer is not None:
-            shown.token_count = len(prompt.token_ids)
-        return shown
+            explained.token_count = len(prompt.token_ids)
+        return explained
 
 
 def _filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:

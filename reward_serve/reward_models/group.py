@@ -67,17 +67,17 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
         wins[b] += 1 - p
         rivals[a].append(b)
         rivals[b].append(a)
-    found = [1.0] * size
+    strength = [1.0] * size
     for _ in range(_MAX_ITERATIONS):
         change = 0.0
         for i in range(size):
-            played = sum(1 / (found[i] + found[j]) for j in rivals[i])
-            new = wins[i] / (played + 2 * PRIOR / (found[i] + 1))
-            change = max(change, abs(new - found[i]) / found[i])
-            found[i] = new
+            played = sum(1 / (strength[i] + strength[j]) for j in rivals[i])
+            new = wins[i] / (played + 2 * PRIOR / (strength[i] + 1))
+            change = max(change, abs(new - strength[i]) / strength[i])
+            strength[i] = new
         if change < tolerance:
             break
-    return found
+    return strength
 
 
 def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
@@ -89,12 +89,12 @@ def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     """
     connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
-    found = strengths(size, within)
-    result: list[float | None] = [None] * size
+    strength = strengths(size, within)
+    placed: list[float | None] = [None] * size
     for i in connected:
-        wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
-        result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
-    return result
+        wins = (strength[i] / (strength[i] + strength[j]) for j in connected - {i})
+        placed[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+    return placed
 
 
 def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
@@ -102,9 +102,9 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
     component = list(range(size))
     for a, b in outcomes:
         old, new = component[b], component[a]
-        component = [new if each == old else each for each in component]
-    members = ({i for i in range(size) if component[i] == each} for each in set(component))
-    return next((each for each in members if 2 * len(each) > size), set())
+        component = [new if number == old else number for number in component]
+    number, count = Counter(component).most_common(1)[0]
+    return {i for i in range(size) if component[i] == number} if 2 * count > size else set()
 
 
 def next_round(
@@ -195,11 +195,11 @@ class GroupJudge:
         answers, orders, rounds, size = _Answers(), list[Pair](), 0, len(request.responses)
 
         async def ask(first: int, second: int) -> None:
-            shown = request.responses[first], request.responses[second]
+            responses = request.responses[first], request.responses[second]
+            both = replace(comparison, responses=responses)
             try:
                 async with place():
-                    verdict = replace(comparison, responses=shown).verdict(request.reference or "")
-                    answers[first, second] = await verdict
+                    answers[first, second] = await both.verdict(request.reference or "")
             except EndpointDownError:  # nor does it answer the others
                 raise
             except Exception as error:
@@ -226,7 +226,6 @@ class GroupJudge:
     ) -> GroupResult:
         comparisons = _compared(answers)
         outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
-        found = scores(size, outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         self.counts["agreed"] += agreed
         self.counts["flipped"] += len(outcomes) - agreed
@@ -236,7 +235,10 @@ class GroupJudge:
             "calls": len(answers),
             "order_agreement": agreed / len(outcomes) if outcomes else None,
         }
-        results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
+        results = [
+            _result(comparison, answers, index, score)
+            for index, score in enumerate(scores(size, outcomes))
+        ]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
 
@@ -247,13 +249,13 @@ def _compared(answers: _Answers) -> list[GroupComparison]:
 
 def _comparison(answers: _Answers, a: int, b: int) -> GroupComparison:
     both = answers[a, b], answers[b, a]
-    forward, backward = (one.score for one in both)
-    found: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
+    forward, backward = (answer.score for answer in both)
+    fields: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
     if forward is None or backward is None:
-        failed = next(one for one in both if one.score is None)
-        return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
-    found |= {"probability": 0.5 + (forward - backward) / 2, "reason": both[0].reason}
-    return GroupComparison(**found)
+        failed = next(answer for answer in both if answer.score is None)
+        return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **fields)
+    probability = 0.5 + (forward - backward) / 2
+    return GroupComparison(probability=probability, reason=both[0].reason, **fields)
 
 
 def _result(
@@ -265,12 +267,12 @@ def _result(
         source = comparison.asker.source
         return comparison.result(Status.OK, score=score, source=source, usage=usage)
     failed = [order for order, answer in answers.items() if answer.score is None]
-    own = [order for order in failed if index in order]
+    mine = [order for order in failed if index in order]
     if not failed:
         return comparison.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
-    first = answers[(own or failed)[0]]
+    first = answers[(mine or failed)[0]]
     reason = (
-        f"{len(own)} comparisons of this response and {len(failed)} of its group failed, so it "
+        f"{len(mine)} comparisons of this response and {len(failed)} of its group failed, so it "
         f"cannot be ranked: {first.reason}"
     )
     return comparison.result(first.status, reason=reason, usage=usage)

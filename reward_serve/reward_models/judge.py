@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel, RemoteModel
-from reward_serve.engines.base import Engine
+from reward_serve.engines.base import Engine, Sampling
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, Renderer
-from reward_serve.judging.turns import Pieces
 from reward_serve.off_loop import off_loop, takes_long
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
@@ -35,7 +35,7 @@ from reward_serve.reward_models.base import (
     timed,
 )
 from reward_serve.reward_models.chat import ChatRequest
-from reward_serve.reward_models.comparison import Asker, Comparison, Generation, generation_of
+from reward_serve.reward_models.comparison import Asker, Comparison, sampling_of
 from reward_serve.reward_models.group import GroupJudge
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source
@@ -78,6 +78,7 @@ class Judge(RewardModel):
         self._asker = Asker(engine, cache, renderer, self.source, self._config)
         self._audit = Audit(self._config.audit_rate)
         self._engine_fields = engine.describe()
+        self._engine_key = ";".join(f"{k}={v}" for k, v in self._engine_fields.items())
         self._blind = set[str]()  # templates that showed no question of a request
         self._ends_thinking = isinstance(config, JudgeModel) and config.engine.ends_thinking
         self.groups: GroupJudge | None = None
@@ -91,19 +92,23 @@ class Judge(RewardModel):
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request, by the best match of several references."""
-        return await (self._by_turn if request.turns else self._score)(request, trace)
+        comparison = self._comparison(request, trace)
+        return await (self._by_turn if request.turns else self._score)(comparison)
 
-    async def _by_turn(self, request: ScoreRequest, trace: Trace | None) -> ScoreResult:
+    async def _by_turn(self, comparison: Comparison) -> ScoreResult:
         """Score the whole and each turn; in mode likelihood, with what each turn changed."""
-        comparison = self._comparison(request)
-        template, compares = comparison.template, comparison.mode == "likelihood"
+        request, template = comparison.request, comparison.template
+        compares = comparison.mode == "likelihood"
         reads_answers = "conversation" not in template.fields
         if compares and len(request.references) > 1:
             raise InvalidRequestError(
                 "reference: turns of mode likelihood compare states by one; send one, or no turns"
             )
-        score = partial(self._score, pieces=comparison.pieces)
-        states = await scored_states(request, score, trace, reads_answers, compares)
+
+        def score(state: ScoreRequest, trace: Trace | None = None) -> Awaitable[ScoreResult]:
+            return self._score(replace(comparison, request=state, trace=trace))
+
+        states = await scored_states(request, score, comparison.trace, reads_answers, compares)
         result = with_turns(
             states[compares:], partial(_expected, template), is_mean=template.turns == "turn"
         )
@@ -117,10 +122,8 @@ class Judge(RewardModel):
         details = {**(result.details or {}), "differences": differences}
         return result.model_copy(update={"details": details, "usage": summed_usage(states)})
 
-    async def _score(
-        self, request: ScoreRequest, trace: Trace | None = None, pieces: Pieces | None = None
-    ) -> ScoreResult:
-        comparison = self._comparison(request, trace, pieces)
+    async def _score(self, comparison: Comparison) -> ScoreResult:
+        request, trace = comparison.request, comparison.trace
         rules_first = self._rules(comparison.template) is not None
         grade = await self._graded(comparison) if rules_first or trace is not None else None
         if rules_first and grade is not None and grade.score is not None:
@@ -160,7 +163,7 @@ class Judge(RewardModel):
         """Kind, settings and fingerprint of the default template and mode."""
         default, mode = self._config.default_template, self._config.mode
         cache = self._asker.cache
-        generation = generation_of(Options(), self._config, mode, self._ends_thinking)
+        sampling = sampling_of(Options(), self._config, mode, self._ends_thinking)
         return {
             "kind": self.source,
             "engine": self._engine_fields,
@@ -172,7 +175,7 @@ class Judge(RewardModel):
             "response_tokens": self._asker.budget(default),
             "max_model_len": self.engine.max_model_len,
             "cache": cache and {"hits": cache.hits, "misses": cache.misses},
-            "fingerprint": self._fingerprint(default, mode, generation),
+            "fingerprint": self._fingerprint(default, mode, sampling),
             "audit": dict(self._audit.counts),
             **(self.groups.describe() if self.groups else {}),
         }
@@ -181,9 +184,7 @@ class Judge(RewardModel):
         """Call ``report`` after each audit."""
         self._audit.report = report
 
-    def _comparison(
-        self, request: ScoreRequest, trace: Trace | None = None, pieces: Pieces | None = None
-    ) -> Comparison:
+    def _comparison(self, request: ScoreRequest, trace: Trace | None) -> Comparison:
         """Resolve and check the request's template and mode."""
         template = self._template(request)
         if template.shows not in self._config.shows:
@@ -200,28 +201,15 @@ class Judge(RewardModel):
             )
         if mode == "likelihood" and not request.references:
             raise InvalidRequestError("reference: mode likelihood needs it; send it")
-        return self._prepared(request, template, mode, trace, pieces)
+        return self._prepared(request, template, mode, trace)
 
     def _prepared(
-        self,
-        request: ScoreRequest,
-        template: Template,
-        mode: Mode,
-        trace: Trace | None = None,
-        pieces: Pieces | None = None,
+        self, request: ScoreRequest, template: Template, mode: Mode, trace: Trace | None = None
     ) -> Comparison:
-        generation = generation_of(request.options, self._config, mode, self._ends_thinking)
+        sampling = sampling_of(request.options, self._config, mode, self._ends_thinking)
         self._check_fields(request, template)
-        return Comparison(
-            self._asker,
-            request,
-            template,
-            mode,
-            generation,
-            self._fingerprint(template, mode, generation),
-            trace,
-            {} if pieces is None else pieces,
-        )
+        fingerprint = self._fingerprint(template, mode, sampling)
+        return Comparison(self._asker, request, template, mode, sampling, fingerprint, trace)
 
     def _template(self, request: ScoreRequest) -> Template:
         name, template = request.template, self._config.default_template
@@ -289,14 +277,19 @@ class Judge(RewardModel):
         """The rules that decide before the model; None if no rules do."""
         return None if self._config.rules_first is False else template.rules
 
-    def _fingerprint(self, template: Template, mode: Mode, generation: Generation) -> str:
-        engine = ";".join(f"{name}={value}" for name, value in self._engine_fields.items())
+    def _fingerprint(self, template: Template, mode: Mode, sampling: Sampling) -> str:
         rules = f"{self._rules(template) or 'off'}-{VERSION}"
-        settings = generation.settings if mode == "generate" else ""
-        if mode == "label" and self._config.min_probability:
+        settings = ""
+        if mode == "generate":
+            thinking = (sampling.thinking_tokens or "on") if sampling.enable_thinking else "off"
+            settings = (
+                f";max_tokens={sampling.max_tokens};temperature={sampling.temperature:g};"
+                f"top_p={sampling.top_p:g};thinking={thinking}"
+            )
+        elif mode == "label" and self._config.min_probability:
             settings = f";min_probability={self._config.min_probability:g}"
         return (
-            f"{engine};context={self.engine.max_model_len};"
+            f"{self._engine_key};context={self.engine.max_model_len};"
             f"template={template.name}@{template.digest};mode={mode};"
             f"response_tokens={self._asker.budget(template)};rules={rules}{settings}"
         )

@@ -18,12 +18,10 @@ from typing import Any
 
 from reward_serve.config.models import RemoteModel, RubricModel
 from reward_serve.engines.base import Engine, TextOutput
-from reward_serve.judging.turns import Pieces
 from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
-    Trace,
     gathered,
     in_time,
     summed_usage,
@@ -64,17 +62,14 @@ class RubricJudge(Judge):
             for name, criteria in config.rubric.rubrics.items()
         }
 
-    async def _score(
-        self, request: ScoreRequest, trace: Trace | None = None, pieces: Pieces | None = None
-    ) -> ScoreResult:
+    async def _score(self, comparison: Comparison) -> ScoreResult:
         """Score one request by its rubric, or by the deployment's default."""
-        criteria = self._criteria(request)
-        comparison = self._comparison(request, trace, pieces)
-        reference = "\n\nor\n\n".join(request.references)
+        criteria = self._criteria(comparison.request)
+        reference = "\n\nor\n\n".join(comparison.request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
         result = self._result(comparison, criteria, await answer(comparison, criteria, reference))
-        if trace is not None:
-            trace.model = result
+        if comparison.trace is not None:
+            comparison.trace.model = result
         return result
 
     def describe(self) -> dict[str, Any]:
@@ -106,7 +101,7 @@ class RubricJudge(Judge):
     def _result(
         self, comparison: Comparison, criteria: Sequence[Criterion], answers: Verdicts
     ) -> ScoreResult:
-        results, said = answers
+        results, reply = answers
         pairs = list(zip(criteria, results, strict=True))
         parts = {c.name: component_of(r) for c, r in pairs}
         scores = [(r.score, c.weight) for c, r in pairs if r.score is not None]
@@ -114,11 +109,11 @@ class RubricJudge(Judge):
         for result in results:
             details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_KEPT)}
         details |= retry_details(results)
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "components": parts,
             "template": comparison.template.name,
             "fingerprint": self._rubric_fingerprint(comparison.fingerprint, criteria),
-            "text": said.get("text"),
+            "text": reply.get("text"),
             "usage": summed_usage(results),
             "details": details,
         }
@@ -134,10 +129,10 @@ class RubricJudge(Judge):
         if score is None:
             status, reason = no_score(parts, needed, "criteria", required)
             reason += "; a required one has none" if lacking else ""
-            return failure(status, reason, **about)
+            return failure(status, reason, **fields)
         cached = all(result.source == "cache" for result in results)
         source = "cache" if cached else self.source
-        return ScoreResult(status=Status.OK, score=score, source=source, **{**about, **said})
+        return ScoreResult(status=Status.OK, score=score, source=source, **{**fields, **reply})
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
@@ -157,7 +152,7 @@ async def _one_by_one(
     """
     within_s = MODELS_SHARE * comparison.request.timeout_s
     results = await gathered(
-        in_time(_about(comparison, criterion).verdict(reference), within_s, "a criterion")
+        in_time(_asking(comparison, criterion).verdict(reference), within_s, "a criterion")
         for criterion in criteria
     )
     for criterion, result in zip(criteria, results, strict=True):
@@ -166,7 +161,7 @@ async def _one_by_one(
     return results, {}
 
 
-def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
+def _asking(comparison: Comparison, criterion: Criterion) -> Comparison:
     """The comparison for one criterion, with its choices as labels."""
     template, choices = comparison.template, criterion.choices
     if choices is not None:
@@ -197,21 +192,21 @@ async def _in_one_text(
             results = [text]
         else:
             names = {criterion.name for criterion in criteria}
-            said, start = _last_object(text, comparison.template.written.verdict, names)
+            verdicts, start = _last_object(text, comparison.template.written.verdict, names)
             reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
             source = comparison.source(output.cached)
             results = [
-                _chosen(said.get(criterion.name), values, source)
+                _chosen(verdicts.get(criterion.name), values, source)
                 for criterion, values in zip(criteria, choices, strict=True)
             ]
         critique = comparison.critique(output.text)
         return results, {"text": output.text, "reason": reason, "critique": critique}
 
-    results, about = await comparison.written(prompt, read)
+    results, fields = await comparison.written(prompt, read)
     if len(results) < len(criteria):  # nothing was read
         results = [results[0]] * len(criteria)
-    first = {name: about.pop(name) for name in ("usage", "details")}
-    return [results[0].model_copy(update=first), *results[1:]], about
+    first = {name: fields.pop(name) for name in ("usage", "details")}
+    return [results[0].model_copy(update=first), *results[1:]], fields
 
 
 def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapping[str, Any], int]:
@@ -219,13 +214,13 @@ def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapp
 
     A reason may quote an object, or a part of one that ends its own: text goes on behind that.
     """
-    text = _ESCAPE.sub(lambda found: found[0] if found[1] else _BACKSLASH, text)
+    text = _ESCAPE.sub(lambda escape: escape[0] if escape[1] else _BACKSLASH, text)
     last, place, end, faults = dict[str, Any](), len(text), 0, 0
-    for found in re.finditer(pattern, text):
-        if (start := found.start(1)) < end:
+    for match in re.finditer(pattern, text):
+        if (start := match.start(1)) < end:
             continue
         try:
-            said, after = _JSON.raw_decode(text, start)
+            verdicts, after = _JSON.raw_decode(text, start)
         except (ValueError, RecursionError):
             last, faults = {}, faults + 1
             if faults > _MAX_FAULTS:
@@ -233,22 +228,23 @@ def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapp
             continue
         if _GOES_ON.search(text, end, start):
             last = {}
-        if not names.isdisjoint(said):
-            last, place = said, start
+        if not names.isdisjoint(verdicts):
+            last, place = verdicts, start
         end = after
     return {} if _GOES_ON.search(text, end) else last, place
 
 
-def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
+def _chosen(verdict: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
     """The result of one answer in the model's JSON object: a choice, or with its reason."""
-    why = str(said.get("reason") or "") if isinstance(said, dict) else ""
-    said = said.get("verdict") if isinstance(said, dict) else said
-    if said is None:
+    why = ""
+    if isinstance(verdict, dict):
+        why, verdict = str(verdict.get("reason") or ""), verdict.get("verdict")
+    if verdict is None:
         return failure(Status.UNPARSEABLE, "the judge's last JSON object has no choice for it")
     known = {label.casefold(): value for label, value in values.items()}
     if known.keys() >= YES_OR_NO.keys():
         known = {"true": known["yes"], "false": known["no"]} | known
-    plain = str(said) if isinstance(said, str | int | float) else ""
+    plain = str(verdict) if isinstance(verdict, str | int | float) else ""
     score = known.get(plain.strip(" \t\r\n.").casefold())
     if score is None:
         reason = f"the judge's answer is not one of its choices: {', '.join(values)}; see text"
