@@ -130,8 +130,7 @@ class RubricJudge(Judge):
             status, reason = no_score(parts, needed, "criteria", required)
             reason += "; a required one has none" if lacking else ""
             return failure(status, reason, **fields)
-        cached = all(result.source == "cache" for result in results)
-        source = "cache" if cached else self.source
+        source = comparison.source(all(result.source == "cache" for result in results))
         return ScoreResult(status=Status.OK, score=score, source=source, **{**fields, **reply})
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
