@@ -351,10 +351,13 @@ class Renderer:
         commitment = committed(text)
         answer = partial(_answer_of, commitment, template)
         response = shortened(commitment.text, *settings, answer)
-        cut_characters = response.cut_characters + max(0, len(text) - MAX_RESPONSE)
-        at = text.find(commitment.text)  # -1 if a part within it was not shown
-        gaps = [(start and max(at, 0) + start, max(at, 0) + end) for start, end in response.gaps]
-        is_exact = response.is_exact and at >= 0
+        unread = max(0, len(text) - MAX_RESPONSE)
+        if not response.gaps and not unread:
+            return response
+        at = text.rfind(commitment.text)
+        is_exact, at = response.is_exact and at >= 0, max(at, 0)
+        gaps = [(start and at + start, at + end) for start, end in response.gaps] or [(0, at)]
+        cut_characters = response.cut_characters + unread
         return Shortened(response.text, response.ids, cut_characters, gaps, is_exact)
 
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:

@@ -78,3 +78,12 @@ def test_the_beginning_and_the_end_are_kept_and_the_span_that_was_cut_is_what_is
     assert not cut.is_exact or response[:start] + joint + response[end:] == cut.text
     assert cut.is_exact or as_digits(response) != response
     assert end - start == cut.cut_characters or "eighteen" in response
+
+
+def test_an_answer_far_from_both_ends_is_shown_between_two_gaps() -> None:
+    response = "We count them. " * 20 + "It is 18. " + "Each day is the same. " * 50
+    at = response.index("It is 18.")
+    cut = shortened(response, 60, 0, str, characters, lambda: (at, at + 9))
+    (_, start), (end, stop) = cut.gaps
+    assert (start, cut.gaps[0][0], cut.is_exact) == (at, 0, True)
+    assert response[start:end] + JOINT + response[stop:] == cut.text

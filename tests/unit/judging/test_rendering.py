@@ -361,3 +361,11 @@ def test_a_final_answer_prompt_shows_what_the_answer_is(
 ) -> None:
     text = shown_response(renderer, response)
     assert re.fullmatch(pattern, text, re.S), text
+
+
+def test_what_is_too_long_to_read_is_cut_too(renderer: Renderer) -> None:
+    response = f"<think>{'Hm. ' * 60_000}</think>It is 18."
+    prompt = render(renderer, load_template("final_answer"), response=response)
+    assert prompt.fields["response"] == "It is 18."
+    assert prompt.cut_details == {"cut_response_characters": len(response) - 200_000}
+    assert [(cut.start, cut.end, cut.exact) for cut in prompt.cut] == [(0, len(response) - 9, True)]
