@@ -11,7 +11,6 @@ import json
 import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cached_property
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -248,20 +247,14 @@ class ScoreRequest(BaseModel, extra="forbid"):
             turns.append(Message(role="assistant", content=self.response))
         return turns
 
-    @cached_property
-    def shown_pieces(self) -> dict[Any, Any]:
-        """What prompts show of it, which its states share."""
-        return {}
-
     @property
     def states(self) -> "list[ScoreRequest]":
         """The request as it was before the first assistant turn, and after each with its tools'."""
         turns = self.conversation
         begins = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
-        own: dict[str, Any] = {"response": None, "turns": False, "id": None}
-        own["shown_pieces"] = self.shown_pieces
+        fields: dict[str, Any] = {"response": None, "turns": False, "id": None}
         return [
-            self.model_copy(update={**own, "messages": turns[:end]})
+            self.model_copy(update={**fields, "messages": turns[:end]})
             for end in [*begins, len(turns)]
         ]
 

@@ -17,7 +17,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.rule import RuleRewardModel
-from tests.fake_service import FakeGroups
+from tests.fake_service import judge_by_length
 
 KEY = "trainer-key-0123456789"
 OTHER_KEY = "another-key-0123456789"
@@ -58,7 +58,7 @@ class FakeHandle:
         self.app_name, self.deployment_name = "tests", name
         rule = RuleRewardModel(RuleModel(name=name, kind="rule"))
         rule.chat = echoing_chat
-        rule.groups = cast("Any", FakeGroups())
+        rule.score_group, rule.group_wait = judge_by_length, 0.5
         scorer = Scorer(name, model or rule, Admission(64, 4096))
         self.score_batch = FakeMethod(scorer.score_batch, before)
         self.score_stream = FakeMethod(scorer.score_stream, before)

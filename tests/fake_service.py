@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from reward_serve.config.models import RuleModel, VerdictLogConfig
 from reward_serve.http.api import http_status
@@ -50,21 +50,17 @@ class Call:
     body: Any
 
 
-class FakeGroups:
+async def judge_by_length(request: GroupRequest, place: object) -> GroupResult:
     """Judges a group by the length of its responses; one that is blank has no score."""
-
-    wait = 0.5
-
-    async def score(self, request: GroupRequest, place: object) -> GroupResult:
-        longest = max(map(len, request.responses))
-        return GroupResult.of(
-            [
-                ScoreResult(status=Status.OK, score=len(response) / longest, source="judge")
-                if response.strip()
-                else failure(Status.ERROR, "the engine is gone")
-                for response in request.responses
-            ]
-        )
+    longest = max(map(len, request.responses))
+    return GroupResult.of(
+        [
+            ScoreResult(status=Status.OK, score=len(response) / longest, source="judge")
+            if response.strip()
+            else failure(Status.ERROR, "the engine is gone")
+            for response in request.responses
+        ]
+    )
 
 
 class FakeService:
@@ -81,7 +77,7 @@ class FakeService:
         self.calls: list[Call] = []
         self.connections = 0
         rule = RuleRewardModel(RuleModel(name="rule", kind="rule"))
-        rule.groups = cast(Any, FakeGroups())
+        rule.score_group, rule.group_wait = judge_by_length, 0.5
         config = VerdictLogConfig(folder=str(log), rate=1.0)
         self._logs = [] if log is None else [VerdictLog("rule", config)]
         self._scorer = Scorer("rule", model or rule, Admission(64, 4096), observers=self._logs)

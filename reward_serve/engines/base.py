@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from reward_serve.explanation import Cut
 from reward_serve.schema import Usage
 
 TURN: ContextVar[int] = ContextVar("turn", default=0)
@@ -90,11 +91,9 @@ class Prompt:
     messages: Sequence[Mapping[str, Any]]  # each with role and content, a text or parts
     token_ids: list[int] = field(default_factory=list)  # of the messages
     label_ids: Mapping[str, int] = field(default_factory=dict)  # each label's after the prompt
-    cut_characters: int = 0  # of the response or conversation
-    head_characters: int = 0  # before the cut, if the middle was cut
     fields: Mapping[str, str] = field(default_factory=dict)  # as they appear in the prompt
-    cut: Sequence[tuple[int, int, int]] = ()  # turn, start and end of what a conversation lacks
-    cut_turns: int = 0  # number of its turns that were left out
+    cut: Sequence[Cut] = ()  # what the response or conversation lacks
+    cut_details: Mapping[str, int] = field(default_factory=dict)  # the same for a result's details
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,7 @@ class Sampling:
     max_tokens: int  # at most, with those of thinking
     temperature: float = 0.0  # 0: greedy decoding
     top_p: float = 1.0
+    enable_thinking: bool = False  # by the prompt, if the chat template has this setting
     thinking_tokens: int | None = None  # at most, if the engine can limit them
     sample: int = 0  # seed offset; equal values give equal text
 

@@ -18,7 +18,7 @@ class BundledModelError(RuntimeError):
     """The bundled judge cannot be prepared; the message says how to fix it."""
 
 
-class Judge(Protocol):
+class BundledJudge(Protocol):
     """What the module of the entry point ``reward_serve.judge`` has."""
 
     ADAPTER: Path  # the shipped adapter, a PEFT folder
@@ -33,16 +33,16 @@ class Judge(Protocol):
 
 
 @cache
-def bundled_judge() -> Judge:
+def bundled_judge() -> BundledJudge:
     """The bundled judge; raises ``BundledModelError`` if it is not installed."""
-    found = tuple(entry_points(group="reward_serve.judge"))
-    if not found:
+    installed = tuple(entry_points(group="reward_serve.judge"))
+    if not installed:
         raise BundledModelError(
             "the bundled judge, which also writes numbers for templates with numerals: canonical, "
             "is the distribution reward-serve-judge, which is not installed; install its wheel "
             "(judge in a clone), or serve another model with another template"
         )
-    return cast(Judge, found[0].load())
+    return cast(BundledJudge, installed[0].load())
 
 
 def cache_folder() -> Path:

@@ -94,26 +94,26 @@ class ConversationRenderer:
         if len(starts) > 1 and cut_to(starts[0])[3]:  # rendering is slow, so not one by one
             starts = starts[bisect_left(starts[:-1], True, lo=1, key=lambda i: not cut_to(i)[3]) :]
         kept, runs, room, over = cut_to(starts[0])
-        shown = {i: tokens(i) for i in kept}
+        ends = {i: tokens(i) for i in kept}
         if over or room < 2:
-            room -= sum(len(shown[i][0]) for i in kept[:first])
+            room -= sum(len(ends[i][0]) for i in kept[:first])
             if room < 2:
                 raise ValueError(
                     "messages: the chat template, system turns, tools and calls leave no room in "
                     f"{self._max_tokens} tokens; shorten them, or raise engine.max_model_len"
                 )
-            before = sum(len(shown[i][0]) for i in kept[first:])
+            before = sum(len(ends[i][0]) for i in kept[first:])
             for i in reversed(kept[first:]):
-                before -= len(shown[i][0])
+                before -= len(ends[i][0])
                 budget = max(room - before, (room + 1) // 2)
-                shown[i] = _last(min(len(shown[i][0]), budget), *end(i))
-                room -= len(shown[i][0])
+                ends[i] = _last(min(len(ends[i][0]), budget), *end(i))
+                room -= len(ends[i][0])
         ids: list[int] = []
         for run, place in runs:
             ids += run
             if place is not None:
-                ids += shown[kept[place]][0]
-        return Conversation(ids, {i: shown[i][1] for i in kept})
+                ids += ends[kept[place]][0]
+        return Conversation(ids, {i: ends[i][1] for i in kept})
 
     def render_steps(self, turns: Sequence[Turn], steps: Sequence[str], tag: int) -> Conversation:
         """Render the conversation uncut, its last turn as steps with the token ``tag`` after each.
@@ -179,9 +179,9 @@ class ConversationRenderer:
         return Read(text, *self._tokenizer.encode_plain(text))
 
 
-def _rewrites(shown: str) -> tuple[bool, bool]:
+def _rewrites(text: str) -> tuple[bool, bool]:
     """Whether a chat template strips texts, as in Llama's, and writes them as JSON."""
-    return not (" \ue000" in shown and "\ue001 " in shown), '\ue000\\"' in shown
+    return not (" \ue000" in text and "\ue001 " in text), '\ue000\\"' in text
 
 
 def _last(budget: int, skipped: int, end: Read) -> tuple[list[int], int]:
@@ -230,11 +230,12 @@ def _parts(
     except Exception as error:  # templates may raise anything
         raise ValueError(f"messages: the chat template rejects them: {error}") from None
     names, parts = set(_NAMED.findall(text)), _MARKER.split(_NAMED.sub("", text))
-    found = [int(place) for place in parts[1::2]]
-    lost = [turns[i] for i in places if i not in found]
+    rendered = [int(place) for place in parts[1::2]]
+    lost = [turns[i] for i in places if i not in rendered]
 
     def drops(named: Sequence[Any]) -> bool:
-        return any(each["function"]["name"].partition("\ue000")[2] not in names for each in named)
+        marks = (tool["function"]["name"].partition("\ue000")[2] for tool in named)
+        return not names.issuperset(marks)
 
     for field, what, is_hidden in (
         ("tools", "tools", drops(tools or ())),
@@ -246,7 +247,7 @@ def _parts(
             raise ValueError(
                 f"{field}: this model's chat template shows no {what}; remove them, or ask a judge"
             )
-    if found != places:
+    if rendered != places:
         raise ValueError(
             "messages: the chat template does not render every turn exactly once and in order"
         )

@@ -31,29 +31,30 @@ def tells(text: str, reference: str) -> bool:
 
     A fraction may have the value of any number, and the other way round.
     """
-    said, gold = _plain(text), _plain(final_answer(reference)[-2_000:])
+    critique, gold = _plain(text), _plain(final_answer(reference)[-2_000:])
     option = _OPTION.match(gold)
     parts, gold = ([option[1] or option[2]], gold[option.end() :]) if option else ([], gold)
-    values, others = (set(map(Fraction, _NUMBER.findall(t))) for t in (gold, said))
+    values, others = (set(map(Fraction, _NUMBER.findall(t))) for t in (gold, critique))
     fractional = "%" in gold or any(value.denominator > 1 for value in values)
-    if fractional or _FRACTION.search(f"{gold} {said}"):
-        told = bool(values and others)
+    if fractional or _FRACTION.search(f"{gold} {critique}"):
+        is_told = bool(values and others)
     else:
-        told = bool(values & others)
+        is_told = bool(values & others)
     parts += [] if values else _PARTS.split(gold)
-    return told or any(_tells_words(said, part.strip()) for part in parts)
+    return is_told or any(_tells_words(critique, part.strip()) for part in parts)
 
 
 def _plain(text: str) -> str:
     """The text without markup, accents, invisible characters and separators of thousands."""
     plain = unicodedata.normalize("NFKD", _SMALL.sub(r" \g<0>", _MARKUP.sub(" ", text)))
-    shown = "".join(c for c in plain if unicodedata.category(c) not in ("Mn", "Cf"))
-    return _THOUSANDS.sub("", shown)
+    visible = "".join(c for c in plain if unicodedata.category(c) not in ("Mn", "Cf"))
+    return _THOUSANDS.sub("", visible)
 
 
-def _tells_words(said: str, part: str) -> bool:
-    gold, found = (" ".join(_WORD.findall(_NO_LETTER.sub(" ", t).casefold())) for t in (part, said))
+def _tells_words(critique: str, part: str) -> bool:
+    spaced = (_NO_LETTER.sub(" ", text).casefold() for text in (part, critique))
+    gold, words = (" ".join(_WORD.findall(text)) for text in spaced)
     if not gold:  # a symbol
-        return bool(part) and part in said
+        return bool(part) and part in critique
     end = " " if len(gold) < 4 else ""  # a longer one may have an ending
-    return f" {gold}{end}" in f" {found} "
+    return f" {gold}{end}" in f" {words} "

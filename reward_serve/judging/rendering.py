@@ -20,6 +20,7 @@ from pydantic import JsonValue
 
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.engines.bundled import bundled_judge
+from reward_serve.explanation import Cut
 from reward_serve.schema import Mode
 from reward_serve.templates import FIELD, FIELDS, INSTRUCTION, PLACEHOLDER, Template, is_judged
 from reward_serve_answers.committed import MAX_RESPONSE, Committed, committed
@@ -54,12 +55,13 @@ class Read(NamedTuple):
 
 
 class Shortened(NamedTuple):
-    """A response, cut to its budget."""
+    """A text, cut to its budget."""
 
     text: str  # with JOINT if the middle was cut
     ids: list[int]
-    cut_characters: int
-    head: int  # characters before JOINT; 0 without it
+    cut_characters: int = 0
+    gaps: Sequence[tuple[int, int]] = ()  # start and end of each part that is not shown
+    is_exact: bool = True  # whether the gaps are; not if numerals in what is shown were rewritten
 
 
 class ShownTurns(NamedTuple):
@@ -67,7 +69,7 @@ class ShownTurns(NamedTuple):
 
     text: str
     ids: list[int]
-    cut: list[tuple[int, int, int]]  # turn, start and end of each text that is not shown
+    cut: list[Cut]
     cut_turns: int  # number of turns that are left out
     images: list[dict[str, JsonValue]]  # of the turns that are shown
 
@@ -76,7 +78,7 @@ def shortened(
     response: str,
     budget: int,
     head: int,
-    shown: Callable[[str], str],
+    rewrite: Callable[[str], str],
     encode: Encode,
     answer: Callable[[], tuple[int, int] | None] = lambda: None,
 ) -> Shortened:
@@ -87,7 +89,7 @@ def shortened(
         budget: maximum tokens; at least 1.
         head: maximum tokens of its beginning among them; 0 to keep only its end. Ignored if the
             budget is less than twice as large.
-        shown: transforms the text before it is tokenised.
+        rewrite: transforms the text before it is tokenised.
         encode: tokenises the transformed text.
         answer: finds start and end of the response's answer, which is kept in any case; of a long
             text after it only ``END_TOKENS`` tokens. Only called if the response is cut.
@@ -95,17 +97,17 @@ def shortened(
 
     @cache  # the text from the answer on is needed again
     def read(text: str) -> Read:
-        text = shown(text)
+        text = rewrite(text)
         return Read(text, *encode(text))
 
     head = head if 2 * head <= budget else 0
     skipped, end = enough(response, budget, read, at_end=True)
     fits = len(end.ids) <= budget
     if fits and not skipped:
-        return Shortened(end.text, end.ids, 0, 0)
+        return Shortened(end.text, end.ids)
     begin = 0
-    if found := answer():
-        start, stop = found
+    if span := answer():
+        start, stop = span
         # If the end would not show the answer, show it as the beginning, with a short end.
         if start < skipped or len(read(response[start:]).ids) > budget - head:
             size = len(read(response[start:stop]).ids) + len(read(JOINT).ids) + 2
@@ -114,17 +116,22 @@ def shortened(
             begin, response = start, response[start:]
             skipped, end = enough(response, budget, read, at_end=True)
             fits = len(end.ids) <= budget
-    if fits and not (skipped and (head or found)):
-        return Shortened(end.text, end.ids, begin + skipped, 0)
     before: list[int] = []
     beginning, after = "", 0
-    if 0 < head < budget:
+    if 0 < head < budget and (skipped or not fits):
         first = enough(response, head, read, at_end=False)[1] if skipped else end
         beginning, before, after = _beginning(first, head, read(JOINT).ids)
     room = budget - len(before)
     start = end.starts[-room] if len(end.ids) > room else 0
-    cut = begin + max(skipped + start - after, 0)
-    return Shortened(beginning + end.text[start:], before + end.ids[-room:], cut, after)
+    ending, rest = end.text[start:], max(after, len(response) - len(end.text) + start)
+    gaps = [(0, begin), (begin + after, begin + rest)] if after else [(0, begin + rest)]
+    return Shortened(
+        beginning + ending,
+        before + end.ids[-room:],
+        begin + max(skipped + start - after, 0),
+        [(start, end) for start, end in gaps if start < end],
+        (defuse(response[:after]), defuse(response[rest:])) == (beginning[:after], ending),
+    )
 
 
 def enough(
@@ -141,20 +148,6 @@ def enough(
         if not left_out or len(part.ids) > tokens + _EDGE:
             break
     return left_out, part
-
-
-def cut_span(
-    response: str, text: str, head: int, shown: Callable[[str], str]
-) -> tuple[int, int, bool]:
-    """Start and end of the text that ``shortened`` cut from the response, and whether exact.
-
-    They are estimated from its length if ``shown`` rewrites what remains.
-    """
-    first, last = text[:head], text[head + len(JOINT) :] if head else text
-    end = max(0, len(response) - len(last))
-    start = min(head, end)
-    exact = (shown(response[:start]), shown(response[end:])) == (first, last)
-    return start, end, exact
 
 
 def _beginning(first: Read, most: int, joint: list[int]) -> tuple[str, list[int], int]:
@@ -184,6 +177,7 @@ class LabelError(ValueError):
 Parts = tuple[tuple[str, str | None], ...]
 """A text split at its fields: each part, and the name of the field after it (last: None)."""
 _Turn = tuple[str, Parts]
+_Part = tuple[str, list[int]]  # a field's text as shown, and its tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +190,17 @@ class Skeleton:
     label_ids: Mapping[str, int]  # each label's token after the prompt
     length: int  # tokens without the fields
 
-    def filled(self, texts: Mapping[str, str], encoded: Mapping[str, list[int]]) -> Prompt:
+    def filled(self, parts: Mapping[str, _Part]) -> Prompt:
         """The prompt with the fields' texts and token ids inserted."""
+        texts = {name: text for name, (text, _) in parts.items()}
         messages: list[dict[str, Any]] = []
-        for role, parts in self.turns:
-            content = "".join(part + texts.get(name or "", "") for part, name in parts)
+        for role, pieces in self.turns:
+            content = "".join(piece + texts.get(name or "", "") for piece, name in pieces)
             messages.append({"role": role, "content": content})
         ids: list[int] = []
         for run, name in self.runs:
             ids += run
-            ids += encoded[name] if name else ()
+            ids += parts[name][1] if name else ()
         return Prompt(messages, ids, self.label_ids, fields=texts)
 
 
@@ -253,98 +248,117 @@ class Renderer:
                 is less room.
             reserve_tokens: tokens of the model's context to keep for the judge's answer.
             enable_thinking: whether the chat template enables thinking.
-            conversation: shows the conversation, given how texts are tokenised and shown, and the
-                maximum tokens; for templates that show one.
+            conversation: shows the conversation, given how texts are tokenised and rewritten, and
+                the maximum tokens; for templates that show one.
 
         Raises:
             ValueError: the other fields leave no room for the response, the conversation cannot be
                 cut to fit, or it has an image and the engine takes tokens.
         """
-        skeleton = self.skeleton(template, mode, enable_thinking)
-        shown = shown_as(template)
-        responses = [name for name in template.fields if is_judged(name)]
-        others = [name for name in template.fields if name not in responses]
-        texts, encoded = dict[str, str](), dict[str, list[int]]()
-        for name in others:
+        skeleton, rewrite = self.skeleton(template, mode, enable_thinking), shown_as(template)
+        judged = list(filter(is_judged, template.fields))
+        parts = dict[str, _Part]()
+        for name in template.fields:
+            if name in judged:
+                continue
             if len(fields[name]) > CHARACTERS_A_TOKEN * self._max_prompt_tokens:
                 raise ValueError(
                     f"{name}: {len(fields[name])} characters do not fit a prompt of "
                     f"{self._max_prompt_tokens} tokens; shorten it"
                 )
-            texts[name], encoded[name] = self._read(shown, fields[name])
-        reference = texts.get("reference") if template.occurrence else None
-        sizes = {name: len(ids) for name, ids in encoded.items()}
-        if reference is not None:
-            sizes["reference"] += self._occurrence_tokens()
-        if "criterion" in sizes:  # all criteria must leave the response the same room
-            sizes["criterion"] = _CRITERION_STEP * math.ceil(sizes["criterion"] / _CRITERION_STEP)
-        fixed = skeleton.length + sum(sizes.values())
+            parts[name] = self._read(rewrite, fields[name])
+        fixed = skeleton.length + self._length(template, parts)
         room = self._max_prompt_tokens - reserve_tokens - fixed
-        if room < len(responses):
+        if room < len(judged):
             raise ValueError(
                 f"question and reference: {fixed} prompt tokens leave no room for the response; "
                 f"the limit is {self._max_prompt_tokens}, of which {reserve_tokens} are "
                 "reserved for the judge's answer; shorten them"
             )
-        budget = min(response_tokens, room // len(responses))
-        if conversation is not None and responses == ["conversation"]:
-            turns = conversation(self._encode, shown, budget)
-            return self._with_turns(skeleton, texts, encoded, turns)
-        cut = head = 0
-        for name in responses:
-            response = self._shown_response(template, fields[name], budget)
-            texts[name], encoded[name] = response.text, response.ids
-            cut, head = cut + response.cut_characters, response.head
-        if reference is not None:
-            clause = committed(fields["response"]).clause
-            where = bundled_judge().occurrence(
-                reference, texts["response"], clause and shown(clause)
-            )
-            texts["reference"], encoded["reference"] = self._read(str, f"{reference} ({where})")
-        prompt = skeleton.filled(texts, encoded)
-        return replace(prompt, cut_characters=cut, head_characters=head)
+        budget = min(response_tokens, room // len(judged))
+        if conversation is not None and judged == ["conversation"]:
+            return self._with_turns(skeleton, parts, conversation(self._encode, rewrite, budget))
+        return self._with_responses(skeleton, parts, template, fields, budget)
 
-    def _with_turns(
+    def _length(self, template: Template, parts: Mapping[str, _Part]) -> int:
+        """The number of tokens of the fields that are not cut."""
+        lengths = {name: len(ids) for name, (_, ids) in parts.items()}
+        if template.occurrence and "reference" in parts:
+            lengths["reference"] += self._occurrence_tokens()
+        if "criterion" in parts:  # all criteria must leave the response the same room
+            steps = math.ceil(lengths["criterion"] / _CRITERION_STEP)
+            lengths["criterion"] = _CRITERION_STEP * steps
+        return sum(lengths.values())
+
+    def _with_responses(
         self,
         skeleton: Skeleton,
-        texts: dict[str, str],
-        encoded: dict[str, list[int]],
-        shown: ShownTurns,
+        parts: dict[str, _Part],
+        template: Template,
+        fields: Mapping[str, str],
+        budget: int,
     ) -> Prompt:
-        texts["conversation"], encoded["conversation"] = shown.text, shown.ids
-        prompt = skeleton.filled(texts, encoded)
-        if shown.images:
+        cut_characters, cut = 0, list[Cut]()
+        for name in filter(is_judged, template.fields):
+            response = self._shown_response(template, fields[name], budget)
+            parts[name] = response.text, response.ids
+            cut_characters += response.cut_characters
+            for start, end in response.gaps:
+                cut.append(Cut(field="response", start=start, end=end, exact=response.is_exact))
+        if template.occurrence and "reference" in parts:
+            reference, response_text = parts["reference"][0], parts["response"][0]
+            clause = committed(fields["response"]).clause
+            clause = clause and shown_as(template)(clause)
+            where = bundled_judge().occurrence(reference, response_text, clause)
+            parts["reference"] = self._read(str, f"{reference} ({where})")
+        details = {"cut_response_characters": cut_characters} if cut_characters else {}
+        return replace(skeleton.filled(parts), cut=cut, cut_details=details)
+
+    def _with_turns(self, skeleton: Skeleton, parts: dict[str, _Part], turns: ShownTurns) -> Prompt:
+        parts["conversation"] = turns.text, turns.ids
+        prompt = skeleton.filled(parts)
+        if turns.images:
             if self._tokenizer is not None:
                 raise ValueError(
                     "messages: have an image, which only the model of a remote endpoint is shown; "
                     "describe it in text"
                 )
             *before, user = prompt.messages
-            content = [{"type": "text", "text": user["content"]}, *shown.images]
+            content = [{"type": "text", "text": user["content"]}, *turns.images]
             prompt = replace(prompt, messages=[*before, {**user, "content": content}])
-        cut = sum(end - start for _, start, end in shown.cut)
-        return replace(prompt, cut_characters=cut, cut=shown.cut, cut_turns=shown.cut_turns)
+        if not turns.cut:
+            return prompt
+        characters = sum(cut.end - cut.start for cut in turns.cut)
+        details = {"cut_characters": characters, "cut_turns": turns.cut_turns}
+        return replace(prompt, cut=turns.cut, cut_details=details)
 
     @cache  # noqa: B019 a renderer lives as long as its engine
     def _occurrence_tokens(self) -> int:
         return max(len(self._encode(f" ({where})")[0]) for where in bundled_judge().OCCURRENCES)
 
-    def _read(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
+    def _read(self, rewrite: Callable[[str], str], text: str) -> _Part:
         """A field's text as shown, and its tokens; a group's samples have theirs in common."""
-        return (self._read_short if len(text) <= _SHORT else self._read_long)(shown, text)
+        return (self._read_short if len(text) <= _SHORT else self._read_long)(rewrite, text)
 
-    def _read_any(self, shown: Callable[[str], str], text: str) -> tuple[str, list[int]]:
-        text = shown(text)
+    def _read_any(self, rewrite: Callable[[str], str], text: str) -> _Part:
+        text = rewrite(text)
         return text, self._encode(text)[0]
 
     def _shown_response(self, template: Template, text: str, budget: int) -> Shortened:
-        how = budget, template.head_tokens, shown_as(template), self._encode
+        settings = budget, template.head_tokens, shown_as(template), self._encode
         if template.reference != "final_answer":
-            return shortened(text, *how)
-        found = committed(text)
-        response = shortened(found.text, *how, partial(_answer_of, found, template))
+            return shortened(text, *settings)
+        commitment = committed(text)
+        answer = partial(_answer_of, commitment, template)
+        response = shortened(commitment.text, *settings, answer)
         unread = max(0, len(text) - MAX_RESPONSE)
-        return response._replace(cut_characters=response.cut_characters + unread)
+        if not response.gaps and not unread:
+            return response
+        at = text.rfind(commitment.text)
+        is_exact, at = response.is_exact and at >= 0, max(at, 0)
+        gaps = [(start and at + start, at + end) for start, end in response.gaps] or [(0, at)]
+        cut_characters = response.cut_characters + unread
+        return Shortened(response.text, response.ids, cut_characters, gaps, is_exact)
 
     def skeleton(self, template: Template, mode: Mode, enable_thinking: bool) -> Skeleton:
         """The rendered template, cached."""
@@ -361,7 +375,7 @@ class Renderer:
         if template.numerals == "canonical" or template.occurrence:
             bundled_judge()  # whether it is installed shows at the start
         form = getattr(template, mode)
-        user = PLACEHOLDER.sub(lambda found: f"\ue000{found[1]}\ue001", template.user)
+        user = PLACEHOLDER.sub(lambda match: f"\ue000{match[1]}\ue001", template.user)
         system = template.system.replace(INSTRUCTION, form.instruction)
         if system == template.system and form.instruction:
             user += f"\n{form.instruction}"
@@ -382,11 +396,11 @@ class Renderer:
         return Skeleton(turns, parts, runs, label_ids, sum(len(ids) for ids, _ in runs))
 
 
-def _answer_of(found: Committed, template: Template) -> tuple[int, int] | None:
+def _answer_of(commitment: Committed, template: Template) -> tuple[int, int] | None:
     """Start and end of the answer, with the text after it that may take it back."""
-    span = found.span
+    span = commitment.span
     if span is None and template.numerals == "canonical":
-        span = bundled_judge().stated(found.text)
+        span = bundled_judge().stated(commitment.text)
     return span and (span[0], span[1] + _AFTER_ANSWER)
 
 

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from reward_serve.explanation import Cut
 from reward_serve.judging.rendering import (
-    JOINT,
     OFTEN_CHARACTERS,
     Encode,
     Shortened,
@@ -31,6 +31,8 @@ from reward_serve_answers.thinking import read_thinking
 _LIMITS = (8192, 4096, 2048, 1024, 512, 256, 128, 64, 32)  # tokens of a turn's text
 _LEAST = _LIMITS[-1]
 _TOGETHER = 4  # turns left out at once, so that few states differ in where they begin
+Pieces = dict[tuple[Callable[[str], str], str, int | None], Shortened]
+"""Texts as they are shown, by how they are rewritten, and to how many tokens they are cut."""
 _NO_NAME = re.compile(r"[^\w.:/-]")
 
 
@@ -46,37 +48,44 @@ class Cutting(NamedTuple):
 def shown_turns(
     request: ScoreRequest,
     template: Template,
+    pieces: Pieces,
     encode: Encode,
-    shown: Callable[[str], str],
+    rewrite: Callable[[str], str],
     budget: int,
 ) -> ShownTurns:
     """Show a request's conversation as a template does, cut to ``budget`` tokens.
 
+    ``pieces`` keeps what was read, for the other states of the same conversation.
+
     Raises:
         ValueError: the task and the calls do not fit.
     """
-    prepared = _Turns(request, template, encode, shown)
-    cuttings = _cuttings(len(prepared.begins), budget)
-    at = bisect_left(cuttings, True, key=lambda how: prepared.length(how, budget) <= budget)
+    turns = _Turns(request, template, pieces, encode, rewrite)
+    cuttings = _cuttings(len(turns.begins), budget)
+    at = bisect_left(cuttings, True, key=lambda cutting: turns.length(cutting, budget) <= budget)
     if at == len(cuttings):
-        least = prepared.length(cuttings[-1], budget)
+        least = turns.length(cuttings[-1], budget)
         raise ValueError(
             f"messages: the task and the last turns' calls take {least} tokens, and {budget} are "
             "left for the conversation; shorten them, or raise engine.max_model_len or "
             "judge.response_tokens"
         )
-    return prepared.rendered(cuttings[at])
+    return turns.rendered(cuttings[at])
 
 
 class _Turns:
     """The turns of a view, to be shown in several ways; pieces are read when they are needed."""
 
     def __init__(
-        self, request: ScoreRequest, template: Template, encode: Encode, shown: Callable[[str], str]
+        self,
+        request: ScoreRequest,
+        template: Template,
+        pieces: Pieces,
+        encode: Encode,
+        rewrite: Callable[[str], str],
     ) -> None:
         turns, view = request.conversation, template.view
-        self._turns, self._shown, self._encode = turns, shown, encode
-        self._read: dict[object, Shortened] = request.shown_pieces
+        self._turns, self._rewrite, self._encode, self._read = turns, rewrite, encode, pieces
         seen = [i for i, turn in enumerate(turns) if view == "full" or turn.role == "assistant"]
         self._seen = seen[-1:] if view == "last" else seen
         self.begins = [i for i in self._seen if turns[i].role == "assistant"]
@@ -86,59 +95,60 @@ class _Turns:
         self._tags = list(_tags(turns))
         self._ends = {i: _end(turns[i]) for i in self._seen}
 
-    def length(self, how: Cutting, budget: int) -> int:
+    def length(self, cutting: Cutting, budget: int) -> int:
         """The number of tokens; an estimate if its characters suggest that it does not fit."""
-        whole = (self._texts[i] for i in self._kept(how) if self._limit(i, how) is None)
+        kept = self._kept(cutting)
+        whole = (self._texts[i] for i in kept if self._limit(i, cutting) is None)
         if (least := sum(map(len, whole)) // OFTEN_CHARACTERS) > budget:
             return least
-        return sum(len(piece.ids) for _, piece in self._pieces(how))
+        return sum(len(piece.ids) for _, piece in self._pieces(cutting))
 
-    def rendered(self, how: Cutting) -> ShownTurns:
+    def rendered(self, cutting: Cutting) -> ShownTurns:
         """The conversation, with what is not shown."""
-        text, ids, kept = "", list[int](), self._kept(how)
+        text, ids, kept = "", list[int](), self._kept(cutting)
         left_out = [i for i in self._seen if i not in kept]
-        cut = [(i, 0, len(self._texts[i])) for i in left_out]
-        for turn, piece in self._pieces(how):
+        gaps = [(i, 0, len(self._texts[i])) for i in left_out]
+        for turn, piece in self._pieces(cutting):
             text += piece.text
             ids += piece.ids
-            if piece.cut_characters:
-                start = piece.head
-                after = len(piece.text) - (start + len(JOINT) if start else 0)
-                cut.append((turn, start, len(self._texts[turn]) - after))
+            gaps += [(turn, *gap) for gap in piece.gaps]
+        cut = [Cut(field="messages", turn=i, start=a, end=b, exact=False) for i, a, b in gaps]
         images = [image for i in kept for image in self._turns[i].images]
         return ShownTurns(text, ids, cut, len(left_out), images)
 
-    def _pieces(self, how: Cutting) -> list[tuple[int, Shortened]]:
+    def _pieces(self, cutting: Cutting) -> list[tuple[int, Shortened]]:
         pieces: list[tuple[int, Shortened]] = []
-        kept = self._kept(how)
+        kept = self._kept(cutting)
         for i in kept:
-            if how.turns and i == self.begins[how.turns]:
+            if cutting.turns and i == self.begins[cutting.turns]:
                 left_out = len(self._seen) - len(kept)
                 pieces.append((i, self._piece(str, f"\n({left_out} turns left out)")))
-            tag = ("\n" if pieces else "") + self._tags[i]
-            text = self._piece(self._shown, self._texts[i], self._limit(i, how))
-            pieces += [(i, self._piece(str, tag)), (i, text), (i, self._piece(str, self._ends[i]))]
+            tag = self._piece(str, ("\n" if pieces else "") + self._tags[i])
+            text = self._piece(self._rewrite, self._texts[i], self._limit(i, cutting))
+            pieces += [(i, tag), (i, text), (i, self._piece(str, self._ends[i]))]
         return pieces
 
-    def _kept(self, how: Cutting) -> list[int]:
-        until = self.begins[how.turns] if how.turns else self._first
+    def _kept(self, cutting: Cutting) -> list[int]:
+        until = self.begins[cutting.turns] if cutting.turns else self._first
         return [i for i in self._seen if not self._first <= i < until]
 
-    def _limit(self, turn: int, how: Cutting) -> int | None:
+    def _limit(self, turn: int, cutting: Cutting) -> int | None:
         if turn < self._first:
             return None
         if turn >= self._recent:
-            return how.last
-        return how.tools if self._turns[turn].role == "tool" else how.texts
+            return cutting.last
+        return cutting.tools if self._turns[turn].role == "tool" else cutting.texts
 
-    def _piece(self, shown: Callable[[str], str], text: str, most: int | None = None) -> Shortened:
+    def _piece(
+        self, rewrite: Callable[[str], str], text: str, most: int | None = None
+    ) -> Shortened:
         """A text, cut in its middle to at most that many tokens."""
-        key = shown, text, most
+        key = rewrite, text, most
         if key not in self._read and most is not None:
-            self._read[key] = shortened(text, most, most // 2, shown, self._encode)
+            self._read[key] = shortened(text, most, most // 2, rewrite, self._encode)
         elif key not in self._read:
-            text = shown(text)
-            self._read[key] = Shortened(text, self._encode(text)[0], 0, 0)
+            text = rewrite(text)
+            self._read[key] = Shortened(text, self._encode(text)[0])
         return self._read[key]
 
 

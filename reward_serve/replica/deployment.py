@@ -46,7 +46,6 @@ class RewardReplica(Scorer):
         self._config = config
         self._model = await _start(config)
         self._start_s = {"model": round(time.monotonic() - began, 2)}
-        self._model.reads_rubric = models.reads_rubric(config)
         window = getattr(self._model.engine, "window", None)
         super().__init__(
             config.name,
@@ -63,7 +62,7 @@ class RewardReplica(Scorer):
         if config.verdict_log.folder:
             log = VerdictLog(config.name, config.verdict_log)
             self._observers.append(log)
-            self._model.audited = log.audited
+            self._model.report_audits(log.audited)
         self._start_s["total"] = round(time.monotonic() - began, 2)
         self._tasks = [
             asyncio.create_task(self._exit_on_failure()),

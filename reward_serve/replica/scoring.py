@@ -24,12 +24,12 @@ from reward_serve.replica.observers import CANCELLED, Asked, Observer, Times
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
+    ScoreGroup,
     Trace,
     failure_of,
     gathered,
 )
 from reward_serve.reward_models.chat import ChatRequest, merged
-from reward_serve.reward_models.group import GroupJudge
 from reward_serve.routing.dispatch import UNKNOWN, Origin
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
@@ -84,8 +84,7 @@ class Scorer:
         self._max_item_bytes = max_item_bytes
         self._turn = asyncio.Lock()
         self._explains = explains
-        wait = model.groups.wait if model.groups else 0.0
-        self._cohorts = Cohorts(self._cohort, wait, admission.capacity)
+        self._cohorts = Cohorts(self._cohort, model.group_wait, admission.capacity)
 
     async def score(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
         """Score one request, a ``ScoreRequest`` as plain data; its deadline starts now."""
@@ -114,7 +113,7 @@ class Scorer:
 
     async def _group(self, request: GroupRequest, key: str | None = None) -> GroupResult:
         """Judge a group; each of its calls of the engine is admitted as an item is."""
-        groups = self._group_judge()
+        score_group = self._score_group()
         shared = request.as_single().sizes
         for number, response in enumerate(request.responses):
             self._checked_length(
@@ -130,7 +129,7 @@ class Scorer:
                     async with self._admission.place(left_s, batch, key):
                         yield
 
-            return await groups.score(request, place)
+            return await score_group(request, place)
 
     async def _cohort(
         self, members: Sequence[ScoreRequest], within_s: float, key: str | None
@@ -147,12 +146,12 @@ class Scorer:
         )
         return (await self._group(request, key)).results
 
-    def _group_judge(self) -> GroupJudge:
-        if self._model.groups is None:
+    def _score_group(self) -> ScoreGroup:
+        if self._model.score_group is None:
             raise InvalidRequestError(
                 f"model: {self._name!r} compares no responses; choose a judge with a group section"
             )
-        return self._model.groups
+        return self._model.score_group
 
     async def explain(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
         """The ``Explanation`` of one ``ScoreRequest``, both as plain data.
@@ -262,7 +261,7 @@ class Scorer:
             raise self._unread("turns", "scores no turns", "judge, rubric, rule or classifier")
         size = self._checked_length(request.sizes)
         if request.group_size is not None:
-            self._group_judge()
+            self._score_group()
             if any(value is not None for _, value in request.options):
                 raise InvalidRequestError("options: a group is judged without them; remove them")
             if request.group is None:

@@ -7,10 +7,11 @@ import hashlib
 import logging
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from reward_serve.engines.base import (
     EndpointDownError,
@@ -22,14 +23,19 @@ from reward_serve.engines.base import (
     TextOutput,
     UnusableReplyError,
 )
-from reward_serve.explanation import Explanation, FieldSpan, RuleOutcome, ShownPrompt, Span
-from reward_serve.judging.rendering import Parts
-from reward_serve.schema import DOWN_S, ScoreRequest, ScoreResult, Status, Usage, failure
+from reward_serve.explanation import Explanation, RuleOutcome, ShownPrompt, Span
+from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.schema import (
+    DOWN_S,
+    GroupRequest,
+    GroupResult,
+    ScoreRequest,
+    ScoreResult,
+    Status,
+    Usage,
+    failure,
+)
 from reward_serve_answers import Grade
-
-if TYPE_CHECKING:
-    from reward_serve.reward_models.chat import ChatRequest
-    from reward_serve.reward_models.group import GroupJudge
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -38,6 +44,9 @@ MODELS_SHARE = 0.9
 """Share of a deadline for the model's answers; the rest is for a result without the late ones."""
 _HASHED_CHARACTERS = 4096
 
+Place = Callable[[], AbstractAsyncContextManager[None]]
+"""Limits the engine's concurrent calls."""
+ScoreGroup = Callable[[GroupRequest, Place], Awaitable[GroupResult]]
 Audited = Callable[[ScoreRequest, str | None, float, float], None]
 """Takes a request, its verdict's source, and its scores by the rules and by the model."""
 
@@ -50,17 +59,19 @@ class DeadlinePassedError(Exception):
     """The request's own deadline passed, as opposed to a timeout inside the reward model."""
 
 
-class RewardModel(Protocol):
+class RewardModel(ABC):
     """Scores requests, independently of Ray and HTTP."""
 
     chat: Callable[[ChatRequest], Awaitable[dict[str, Any]]] | None = None
     """A chat completion with one answer, if the model generates text."""
-    groups: GroupJudge | None = None  # if the model compares responses
+    score_group: ScoreGroup | None = None
+    """Compares the responses of a group with each other, if the model does."""
+    group_wait: float = 0.0  # share of a deadline to wait for the rest of a group
     reads_rubric: bool = True  # if false, a request with a rubric is invalid
-    audited: Audited | None = None  # called after each audit, if the model audits
     scores_turns: bool = False  # if false, a request with ``turns`` is invalid
     engine: FrozenModel | None = None
 
+    @abstractmethod
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
         """Score one request; cancelling the call aborts its work.
 
@@ -77,8 +88,12 @@ class RewardModel(Protocol):
             EngineError: the engine failed.
         """
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Kind, fingerprint, templates and start-up times, for ``/v1/models``."""
+
+    def report_audits(self, report: Audited) -> None:  # noqa: B027 for models that audit
+        """Call ``report`` after each audit, if the model audits."""
 
     async def fatal_error(self) -> str | None:
         """Why this model cannot score any more; None while it can."""
@@ -122,7 +137,7 @@ async def in_time(call: Awaitable[ScoreResult], within_s: float, what: str) -> S
         return failure_of(error, what)
 
 
-def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
+def best_match(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     """The best of the results for one response, one for each reference, with the usage of all.
 
     A failed comparison might have been the best, so the result is the failure unless another one
@@ -130,10 +145,10 @@ def best(results: Sequence[ScoreResult], highest: float) -> ScoreResult:
     """
     if len(results) == 1:
         return results[0]
-    chosen = max(results, key=lambda r: -math.inf if r.score is None else r.score)
-    if chosen.score is None or chosen.score < highest:
-        chosen = next((r for r in results if r.score is None), chosen)
-    return chosen.model_copy(update={"usage": summed_usage(results)})
+    match = max(results, key=lambda r: -math.inf if r.score is None else r.score)
+    if match.score is None or match.score < highest:
+        match = next((r for r in results if r.score is None), match)
+    return match.model_copy(update={"usage": summed_usage(results)})
 
 
 async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
@@ -154,8 +169,6 @@ def summed_usage(answers: Sequence[ScoreResult | TextOutput | LabelOutput]) -> U
 
 Part = Literal["rules", "rendering", "engine"]
 
-_UNTIMED = nullcontext()
-
 
 @dataclass
 class Trace:
@@ -167,16 +180,7 @@ class Trace:
     cached: bool | None = None  # whether all answers came from the cache; None without answers
     seconds: dict[Part, float] = field(default_factory=dict)  # first call's begin to last one's end
     members: dict[str, Explanation] | None = None
-    _began: dict[Part, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, part: Part) -> Iterator[None]:
-        """Time the block as one of the part's calls."""
-        began = self._began.setdefault(part, time.perf_counter())
-        try:
-            yield
-        finally:
-            self.seconds[part] = time.perf_counter() - began
+    began: dict[Part, float] = field(default_factory=dict)
 
     def graded(self, grade: Grade, request: ScoreRequest) -> None:
         """Record the rules' grade, with the answer's last place in the response."""
@@ -192,20 +196,17 @@ class Trace:
         )
 
 
-def timed(trace: Trace | None, part: Part) -> AbstractContextManager[None]:
+@contextmanager
+def timed(trace: Trace | None, part: Part) -> Iterator[None]:
     """Time the block as one of the part's calls, if there is a trace."""
-    return _UNTIMED if trace is None else trace.timed(part)
-
-
-def filled(parts: Parts, values: Mapping[str, str]) -> tuple[str, list[FieldSpan]]:
-    """A prompt's text with its fields inserted, and their spans."""
-    text, spans = "", []
-    for part, name in parts:
-        text += part
-        if name is not None:
-            start, text = len(text), text + values[name]
-            spans.append(FieldSpan(field=cast(Any, name), start=start, end=len(text)))
-    return text, spans
+    if trace is None:
+        yield
+        return
+    began = trace.began.setdefault(part, time.perf_counter())
+    try:
+        yield
+    finally:
+        trace.seconds[part] = time.perf_counter() - began
 
 
 def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> ScoreResult:

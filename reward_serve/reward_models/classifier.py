@@ -40,6 +40,7 @@ class Classifier(RewardModel):
     """A reward model; raises ``ValueError`` if ``classifier.steps`` does not fit the engine's."""
 
     scores_turns = True
+    reads_rubric = False
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier

@@ -131,6 +131,7 @@ class Composite(RewardModel):
     def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
         self._config = config.composite
         self._members = {member.name: member for member in self._config.members}
+        self.reads_rubric = any(m.rubric is not False for m in self._config.members)
         self._asks = asks
         self._quorum = self._config.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "summed": 0, "failed": 0}
@@ -261,6 +262,7 @@ class Cascade(RewardModel):
     def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
         self._config = config.cascade
         self._members = {member.name: member for member in self._config.members}
+        self.reads_rubric = any(m.rubric is not False for m in self._config.members)
         self._asks = asks
         self.counts = dict.fromkeys(self._members, 0)  # requests that each was asked
 

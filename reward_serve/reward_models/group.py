@@ -11,10 +11,9 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reward_serve.config.judge import GroupConfig
 from reward_serve.engines.base import EndpointDownError
@@ -22,10 +21,12 @@ from reward_serve.off_loop import off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
+    Place,
     failure_of,
     gathered,
     summed_usage,
 )
+from reward_serve.reward_models.comparison import Comparison
 from reward_serve.schema import (
     GroupComparison,
     GroupRequest,
@@ -38,9 +39,6 @@ from reward_serve.schema import (
     failure,
 )
 from reward_serve.templates import Template
-
-if TYPE_CHECKING:
-    from reward_serve.reward_models.judge import Comparison
 
 Pair = tuple[int, int]
 
@@ -69,17 +67,17 @@ def strengths(size: int, outcomes: Mapping[Pair, float], tolerance: float = 1e-6
         wins[b] += 1 - p
         rivals[a].append(b)
         rivals[b].append(a)
-    found = [1.0] * size
+    strength = [1.0] * size
     for _ in range(_MAX_ITERATIONS):
         change = 0.0
         for i in range(size):
-            played = sum(1 / (found[i] + found[j]) for j in rivals[i])
-            new = wins[i] / (played + 2 * PRIOR / (found[i] + 1))
-            change = max(change, abs(new - found[i]) / found[i])
-            found[i] = new
+            played = sum(1 / (strength[i] + strength[j]) for j in rivals[i])
+            new = wins[i] / (played + 2 * PRIOR / (strength[i] + 1))
+            change = max(change, abs(new - strength[i]) / strength[i])
+            strength[i] = new
         if change < tolerance:
             break
-    return found
+    return strength
 
 
 def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
@@ -91,12 +89,12 @@ def scores(size: int, outcomes: Mapping[Pair, float]) -> list[float | None]:
     """
     connected = _connected_majority(size, outcomes)
     within = {pair: p for pair, p in outcomes.items() if pair[0] in connected}
-    found = strengths(size, within)
-    result: list[float | None] = [None] * size
+    strength = strengths(size, within)
+    placed: list[float | None] = [None] * size
     for i in connected:
-        wins = (found[i] / (found[i] + found[j]) for j in connected - {i})
-        result[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
-    return result
+        wins = (strength[i] / (strength[i] + strength[j]) for j in connected - {i})
+        placed[i] = round(sum(wins) / (len(connected) - 1), _DECIMALS)
+    return placed
 
 
 def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
@@ -104,9 +102,9 @@ def _connected_majority(size: int, outcomes: Mapping[Pair, float]) -> set[int]:
     component = list(range(size))
     for a, b in outcomes:
         old, new = component[b], component[a]
-        component = [new if each == old else each for each in component]
-    members = ({i for i in range(size) if component[i] == each} for each in set(component))
-    return next((each for each in members if 2 * len(each) > size), set())
+        component = [new if number == old else number for number in component]
+    number, count = Counter(component).most_common(1)[0]
+    return {i for i in range(size) if component[i] == number} if 2 * count > size else set()
 
 
 def next_round(
@@ -144,8 +142,6 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-Place = Callable[[], AbstractAsyncContextManager[None]]  # limits the engine's concurrent calls
-
 _LONG_GROUP = 16
 
 _Answers = dict[Pair, ScoreResult]
@@ -160,7 +156,6 @@ class GroupJudge:
     ) -> None:
         self._config = config
         self._prepare = prepare
-        self.wait = config.wait  # share of a deadline to wait for the rest of a group
         self.counts = {"agreed": 0, "flipped": 0, "failed": 0}
         """Pairs of which both orders agree or not, and failed pairs."""
 
@@ -200,11 +195,11 @@ class GroupJudge:
         answers, orders, rounds, size = _Answers(), list[Pair](), 0, len(request.responses)
 
         async def ask(first: int, second: int) -> None:
-            shown = request.responses[first], request.responses[second]
+            responses = request.responses[first], request.responses[second]
+            both = replace(comparison, responses=responses)
             try:
                 async with place():
-                    verdict = replace(comparison, responses=shown).verdict(request.reference or "")
-                    answers[first, second] = await verdict
+                    answers[first, second] = await both.verdict(request.reference or "")
             except EndpointDownError:  # nor does it answer the others
                 raise
             except Exception as error:
@@ -231,7 +226,6 @@ class GroupJudge:
     ) -> GroupResult:
         comparisons = _compared(answers)
         outcomes = {(c.a, c.b): c.probability for c in comparisons if c.probability is not None}
-        found = scores(size, outcomes)
         agreed = sum(c.orders_agree is True for c in comparisons)
         self.counts["agreed"] += agreed
         self.counts["flipped"] += len(outcomes) - agreed
@@ -241,7 +235,10 @@ class GroupJudge:
             "calls": len(answers),
             "order_agreement": agreed / len(outcomes) if outcomes else None,
         }
-        results = [_result(comparison, answers, index, score) for index, score in enumerate(found)]
+        results = [
+            _result(comparison, answers, index, score)
+            for index, score in enumerate(scores(size, outcomes))
+        ]
         return GroupResult.of(results, comparisons=comparisons, details=details)
 
 
@@ -252,13 +249,13 @@ def _compared(answers: _Answers) -> list[GroupComparison]:
 
 def _comparison(answers: _Answers, a: int, b: int) -> GroupComparison:
     both = answers[a, b], answers[b, a]
-    forward, backward = (one.score for one in both)
-    found: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
+    forward, backward = (answer.score for answer in both)
+    fields: dict[str, Any] = {"a": a, "b": b, "forward": forward, "backward": backward}
     if forward is None or backward is None:
-        failed = next(one for one in both if one.score is None)
-        return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **found)
-    found |= {"probability": 0.5 + (forward - backward) / 2, "reason": both[0].reason}
-    return GroupComparison(**found)
+        failed = next(answer for answer in both if answer.score is None)
+        return GroupComparison(reason=f"{failed.status.value}: {failed.reason}", **fields)
+    probability = 0.5 + (forward - backward) / 2
+    return GroupComparison(probability=probability, reason=both[0].reason, **fields)
 
 
 def _result(
@@ -267,15 +264,15 @@ def _result(
     """The result of one response, with the usage of the answers in which it is shown first."""
     usage = summed_usage([a for (first, _), a in answers.items() if first == index])
     if score is not None:
-        source = comparison.judge.source
+        source = comparison.asker.source
         return comparison.result(Status.OK, score=score, source=source, usage=usage)
     failed = [order for order, answer in answers.items() if answer.score is None]
-    own = [order for order in failed if index in order]
+    mine = [order for order in failed if index in order]
     if not failed:
         return comparison.result(Status.ERROR, reason="it has too few comparisons", usage=usage)
-    first = answers[(own or failed)[0]]
+    first = answers[(mine or failed)[0]]
     reason = (
-        f"{len(own)} comparisons of this response and {len(failed)} of its group failed, so it "
+        f"{len(mine)} comparisons of this response and {len(failed)} of its group failed, so it "
         f"cannot be ranked: {first.reason}"
     )
     return comparison.result(first.status, reason=reason, usage=usage)

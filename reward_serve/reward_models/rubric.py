@@ -22,18 +22,18 @@ from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
-    Trace,
     gathered,
     in_time,
     summed_usage,
 )
+from reward_serve.reward_models.comparison import Comparison, Verdicts
 from reward_serve.reward_models.composite import (
     NEED_EVERY_PART,
     RUBRIC_AGGREGATES,
     component_of,
     no_score,
 )
-from reward_serve.reward_models.judge import Answers, Comparison, Judge
+from reward_serve.reward_models.judge import Judge
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure, retry_details
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
@@ -50,6 +50,8 @@ _BACKSLASH = "\x1a"  # one character for another, so that places stay
 class RubricJudge(Judge):
     """Judges criteria on one engine, for kind ``rubric`` or ``remote``; raises like ``Judge``."""
 
+    reads_rubric = True
+
     def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
         super().__init__(config, engine)
         if config.rubric is None:
@@ -60,15 +62,14 @@ class RubricJudge(Judge):
             for name, criteria in config.rubric.rubrics.items()
         }
 
-    async def _score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
+    async def _score(self, comparison: Comparison) -> ScoreResult:
         """Score one request by its rubric, or by the deployment's default."""
-        criteria = self._criteria(request)
-        comparison = self._comparison(request, trace)
-        reference = "\n\nor\n\n".join(request.references)
+        criteria = self._criteria(comparison.request)
+        reference = "\n\nor\n\n".join(comparison.request.references)
         answer = _one_by_one if comparison.mode == "label" else _in_one_text
         result = self._result(comparison, criteria, await answer(comparison, criteria, reference))
-        if trace is not None:
-            trace.model = result
+        if comparison.trace is not None:
+            comparison.trace.model = result
         return result
 
     def describe(self) -> dict[str, Any]:
@@ -98,9 +99,9 @@ class RubricJudge(Judge):
         return self._named[rubric]
 
     def _result(
-        self, comparison: Comparison, criteria: Sequence[Criterion], answers: Answers
+        self, comparison: Comparison, criteria: Sequence[Criterion], answers: Verdicts
     ) -> ScoreResult:
-        results, said = answers
+        results, reply = answers
         pairs = list(zip(criteria, results, strict=True))
         parts = {c.name: component_of(r) for c, r in pairs}
         scores = [(r.score, c.weight) for c, r in pairs if r.score is not None]
@@ -108,11 +109,11 @@ class RubricJudge(Judge):
         for result in results:
             details |= {k: v for k, v in (result.details or {}).items() if k.startswith(_KEPT)}
         details |= retry_details(results)
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "components": parts,
             "template": comparison.template.name,
             "fingerprint": self._rubric_fingerprint(comparison.fingerprint, criteria),
-            "text": said.get("text"),
+            "text": reply.get("text"),
             "usage": summed_usage(results),
             "details": details,
         }
@@ -128,10 +129,9 @@ class RubricJudge(Judge):
         if score is None:
             status, reason = no_score(parts, needed, "criteria", required)
             reason += "; a required one has none" if lacking else ""
-            return failure(status, reason, **about)
-        cached = all(result.source == "cache" for result in results)
-        source = "cache" if cached else self.source
-        return ScoreResult(status=Status.OK, score=score, source=source, **{**about, **said})
+            return failure(status, reason, **fields)
+        source = comparison.source(all(result.source == "cache" for result in results))
+        return ScoreResult(status=Status.OK, score=score, source=source, **{**fields, **reply})
 
     def _rubric_fingerprint(self, fingerprint: str, criteria: Sequence[Criterion]) -> str:
         text = json.dumps([criterion.model_dump() for criterion in criteria])
@@ -143,7 +143,7 @@ class RubricJudge(Judge):
 
 async def _one_by_one(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> Answers:
+) -> Verdicts:
     """One forward pass for each criterion; those that miss the deadline have timed out.
 
     Raises:
@@ -151,7 +151,7 @@ async def _one_by_one(
     """
     within_s = MODELS_SHARE * comparison.request.timeout_s
     results = await gathered(
-        in_time(_about(comparison, criterion).verdict(reference), within_s, "a criterion")
+        in_time(_asking(comparison, criterion).verdict(reference), within_s, "a criterion")
         for criterion in criteria
     )
     for criterion, result in zip(criteria, results, strict=True):
@@ -160,7 +160,7 @@ async def _one_by_one(
     return results, {}
 
 
-def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
+def _asking(comparison: Comparison, criterion: Criterion) -> Comparison:
     """The comparison for one criterion, with its choices as labels."""
     template, choices = comparison.template, criterion.choices
     if choices is not None:
@@ -174,7 +174,7 @@ def _about(comparison: Comparison, criterion: Criterion) -> Comparison:
 
 async def _in_one_text(
     comparison: Comparison, criteria: Sequence[Criterion], reference: str
-) -> Answers:
+) -> Verdicts:
     """All criteria answered in one text; raises like ``_one_by_one``, or ``EngineError``."""
     form = comparison.template.label
     default = form.values if form else YES_OR_NO
@@ -185,27 +185,27 @@ async def _in_one_text(
     ]
     prompt = await replace(comparison, criterion="\n".join(lines)).render(reference)
 
-    def read(output: TextOutput) -> Answers:
+    def read(output: TextOutput) -> Verdicts:
         text, reason = visible(output.text, output.cut_off), None
         if isinstance(text, ScoreResult):
             results = [text]
         else:
             names = {criterion.name for criterion in criteria}
-            said, start = _last_object(text, comparison.template.written.verdict, names)
+            verdicts, start = _last_object(text, comparison.template.written.verdict, names)
             reason = text[:start].strip()[-MAX_REASON_CHARACTERS:] or None
-            source: Source = "cache" if output.cached else comparison.judge.source
+            source = comparison.source(output.cached)
             results = [
-                _chosen(said.get(criterion.name), values, source)
+                _chosen(verdicts.get(criterion.name), values, source)
                 for criterion, values in zip(criteria, choices, strict=True)
             ]
         critique = comparison.critique(output.text)
         return results, {"text": output.text, "reason": reason, "critique": critique}
 
-    results, about = await comparison.written(prompt, read)
+    results, fields = await comparison.written(prompt, read)
     if len(results) < len(criteria):  # nothing was read
         results = [results[0]] * len(criteria)
-    first = {name: about.pop(name) for name in ("usage", "details")}
-    return [results[0].model_copy(update=first), *results[1:]], about
+    first = {name: fields.pop(name) for name in ("usage", "details")}
+    return [results[0].model_copy(update=first), *results[1:]], fields
 
 
 def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapping[str, Any], int]:
@@ -213,13 +213,13 @@ def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapp
 
     A reason may quote an object, or a part of one that ends its own: text goes on behind that.
     """
-    text = _ESCAPE.sub(lambda found: found[0] if found[1] else _BACKSLASH, text)
+    text = _ESCAPE.sub(lambda escape: escape[0] if escape[1] else _BACKSLASH, text)
     last, place, end, faults = dict[str, Any](), len(text), 0, 0
-    for found in re.finditer(pattern, text):
-        if (start := found.start(1)) < end:
+    for match in re.finditer(pattern, text):
+        if (start := match.start(1)) < end:
             continue
         try:
-            said, after = _JSON.raw_decode(text, start)
+            verdicts, after = _JSON.raw_decode(text, start)
         except (ValueError, RecursionError):
             last, faults = {}, faults + 1
             if faults > _MAX_FAULTS:
@@ -227,22 +227,23 @@ def _last_object(text: str, pattern: str, names: AbstractSet[str]) -> tuple[Mapp
             continue
         if _GOES_ON.search(text, end, start):
             last = {}
-        if not names.isdisjoint(said):
-            last, place = said, start
+        if not names.isdisjoint(verdicts):
+            last, place = verdicts, start
         end = after
     return {} if _GOES_ON.search(text, end) else last, place
 
 
-def _chosen(said: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
+def _chosen(verdict: Any, values: Mapping[str, float], source: Source) -> ScoreResult:
     """The result of one answer in the model's JSON object: a choice, or with its reason."""
-    why = str(said.get("reason") or "") if isinstance(said, dict) else ""
-    said = said.get("verdict") if isinstance(said, dict) else said
-    if said is None:
+    why = ""
+    if isinstance(verdict, dict):
+        why, verdict = str(verdict.get("reason") or ""), verdict.get("verdict")
+    if verdict is None:
         return failure(Status.UNPARSEABLE, "the judge's last JSON object has no choice for it")
     known = {label.casefold(): value for label, value in values.items()}
     if known.keys() >= YES_OR_NO.keys():
         known = {"true": known["yes"], "false": known["no"]} | known
-    plain = str(said) if isinstance(said, str | int | float) else ""
+    plain = str(verdict) if isinstance(verdict, str | int | float) else ""
     score = known.get(plain.strip(" \t\r\n.").casefold())
     if score is None:
         reason = f"the judge's answer is not one of its choices: {', '.join(values)}; see text"

@@ -26,7 +26,7 @@ from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
     Trace,
-    best,
+    best_match,
     gathered,
     result_of,
     timed,
@@ -283,6 +283,7 @@ class RuleRewardModel(RewardModel):
 
     def __init__(self, config: RuleModel) -> None:
         self._name = config.rule.verifier
+        self.reads_rubric = self._name == "function"  # which gets the whole request
         self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:
@@ -308,7 +309,7 @@ class RuleRewardModel(RewardModel):
         except VerifierError as error:
             status = Status.INVALID if self._name == "function" else Status.ERROR
             return failure(status, str(error), fingerprint=fingerprint)
-        result = best([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
+        result = best_match([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)
             trace.graded(chosen, request)

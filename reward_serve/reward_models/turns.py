@@ -83,7 +83,7 @@ def with_turns(
         InvalidRequestError: a component of the whole has the name of a turn.
     """
     whole = results[-1]
-    parts = {f"turn_{n}": component_of(value(each)) for n, each in enumerate(results, 1)}
+    parts = {f"turn_{n}": component_of(value(result)) for n, result in enumerate(results, 1)}
     if twice := parts.keys() & (whole.components or {}):
         raise InvalidRequestError(f"rubric: {min(twice)!r} names a turn; rename the criterion")
     update: dict[str, Any] = {"usage": summed_usage(results)}

@@ -171,26 +171,26 @@ class Template(BaseModel, extra="forbid"):
 
     @model_validator(mode="after")
     def _shows_the_response(self) -> Self:
-        shown = PLACEHOLDER.findall(self.user)
-        responses = sorted(name for name in shown if is_judged(name))
+        fields = PLACEHOLDER.findall(self.user)
+        responses = sorted(name for name in fields if is_judged(name))
         if responses not in (["response"], ["conversation"], _PAIR):
             raise ValueError(
                 "user: must contain {response} or {conversation} exactly once; or, to compare a "
                 "group's responses, {response_1} and {response_2}"
             )
-        if "criterion" in shown and is_judged(shown[-1]):
+        if "criterion" in fields and is_judged(fields[-1]):
             raise ValueError(
                 "user: {criterion} must come after {response} or {conversation}, so that all "
                 "criteria share one cached prefix"
             )
         if not self.modes:
             raise ValueError("generate: is missing; add it, or label or likelihood")
-        if self.likelihood and (self.rules or {"reference", "criterion"} & set(shown)):
+        if self.likelihood and (self.rules or {"reference", "criterion"} & set(fields)):
             raise ValueError(
                 "likelihood: the reference is the reply whose probability is asked for; remove "
                 "rules, and {reference} and {criterion} from user"
             )
-        if self.occurrence and not {"response", "reference"} <= set(shown):
+        if self.occurrence and not {"response", "reference"} <= set(fields):
             raise ValueError("occurrence: needs {response} and {reference} in user; or omit it")
         if PLACEHOLDER.search(self.system):
             raise ValueError("system: must not contain placeholders; move them to user")
@@ -227,19 +227,22 @@ class Template(BaseModel, extra="forbid"):
         if user == self.user:
             return self
         digest = f"{self.digest}-without-{'-'.join(absent)}"
-        changed = self.model_copy(update={"user": user, "digest": digest})
-        changed.__dict__.pop("fields", None)  # a cached property, which is copied too
-        return changed
+        return self.model_copy(update={"user": user, "digest": digest})
 
     @property
     def highest(self) -> float:
         """The highest possible score."""
         return max(self.label.values.values()) if self.label else 1.0
 
-    @functools.cached_property
+    @property
     def fields(self) -> list[str]:
         """The fields of a request that this template needs."""
-        return list(dict.fromkeys(PLACEHOLDER.findall(self.user)))
+        return _fields_in(self.user)
+
+
+@functools.lru_cache  # by text, since a template's copy may show less
+def _fields_in(user: str) -> list[str]:
+    return list(dict.fromkeys(PLACEHOLDER.findall(user)))
 
 
 def is_judged(field: str) -> bool:
@@ -249,7 +252,7 @@ def is_judged(field: str) -> bool:
 
 def unaliased(text: str) -> str:
     """The text with the aliases in its placeholders replaced by field names."""
-    return _ALIAS.sub(lambda found: f"{{{ALIASES[found[1]]}}}", text)
+    return _ALIAS.sub(lambda match: f"{{{ALIASES[match[1]]}}}", text)
 
 
 @functools.cache
@@ -389,12 +392,12 @@ def visible(text: str, cut_off: bool) -> str | ScoreResult:
     if cut_off:
         reason = "the judge was cut off; raise judge.max_tokens"
         return failure(Status.TRUNCATED, reason, text=text)
-    said = read_thinking(text)
-    quoted = said.doubtful and text.rstrip().endswith(tuple(">]\u25b7"))  # a tag within thinking
-    if not said.ended or quoted:
+    reading = read_thinking(text)
+    is_quoted = reading.doubtful and text.rstrip().endswith(tuple(">]\u25b7"))  # within thinking
+    if not reading.ended or is_quoted:
         reason = "the judge never finished thinking"
         return failure(Status.UNPARSEABLE, reason, text=text)
-    return said.text
+    return reading.text
 
 
 def _whole(text: str, start: int, end: int) -> str:

@@ -47,6 +47,9 @@ class Worth(RewardModel):
             return ScoreResult(status=Status.OK, score=right, probabilities=shares, source="judge")
         return failure(Status.UNPARSEABLE, "no verdict")
 
+    def describe(self) -> dict[str, Any]:
+        return {}
+
 
 def call(a: float, b: float) -> str:
     return f"<tool_call>{json.dumps({'name': 'divide', 'arguments': {'a': a, 'b': b}})}</tool_call>"

@@ -29,7 +29,7 @@ from reward_serve_lab.ui.elements import (
 )
 from reward_serve_lab.ui.explained import card
 from reward_serve_lab.ui.service import TroubleError
-from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.session import Draft, Session
 from reward_serve_lab.ui.text import hidden_names, legible, pieces, transportable
 
 MAX_SIDE_BY_SIDE = 8

@@ -17,7 +17,7 @@ from reward_serve_lab.ui.group_results import GroupTables, Scored
 from reward_serve_lab.ui.guard import MAX_BODY_BYTES
 from reward_serve_lab.ui.samples import EXAMPLE, TRAINERS, read_samples
 from reward_serve_lab.ui.service import TroubleError
-from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.session import Draft, Session
 from reward_serve_lab.ui.text import transportable
 
 COMPARED_AT_ONCE = 64

@@ -7,7 +7,7 @@ from typing import Any
 
 from reward_serve_lab.ui.elements import heading, message, pill, tag, untrusted
 from reward_serve_lab.ui.service import State
-from reward_serve_lab.ui.shell import Session
+from reward_serve_lab.ui.session import Session
 from reward_serve_lab.ui.text import legible
 
 _SHOWN = ("kind", "templates", "max_concurrent_items", "max_queued_items", "pid")

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp
 from reward_serve_lab.logs.table import VerdictTable
 from reward_serve_lab.ui.guard import Guard
 from reward_serve_lab.ui.service import Service
-from reward_serve_lab.ui.shell import Workbench, add_pages
+from reward_serve_lab.ui.session import Workbench
+from reward_serve_lab.ui.shell import add_pages
 
 HOST = "127.0.0.1"
 

@@ -1,18 +1,15 @@
-"""What all pages share: frame, navigation, service status and session state."""
+"""The frame of all pages: navigation and service status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nicegui import ui
 from nicegui.element import Element
 
-from reward_serve_lab.logs.query import Filters
-from reward_serve_lab.logs.table import VerdictTable
+from reward_serve_lab.ui import ask, group, health, training, verdicts
 from reward_serve_lab.ui.elements import tag, untrusted
-from reward_serve_lab.ui.service import Service, State
+from reward_serve_lab.ui.session import Session, Workbench
 
 _STYLE = Path(__file__).with_name("style.css")
 _POLL_S = 5.0
@@ -23,51 +20,6 @@ _TITLES = {
     "/training": "Training",
     "/health": "Health",
 }
-
-
-@dataclass(frozen=True)
-class Workbench:
-    """The sources of the pages' data."""
-
-    service: Service
-    verdicts: VerdictTable | None = None
-
-
-@dataclass
-class Draft:
-    """The fields of Ask, kept while other pages are open.
-
-    Attributes:
-        conversation: JSON that is asked instead of question and response.
-        note: where the draft comes from, if it was not typed.
-    """
-
-    question: str = ""
-    reference: str = ""
-    response: str = ""
-    conversation: str = ""
-    models: list[str] = field(default_factory=list)
-    templates: list[str] = field(default_factory=list)
-    modes: list[str] = field(default_factory=list)
-    note: str = ""
-
-
-@dataclass
-class Session:
-    """The state of one browser tab.
-
-    Attributes:
-        filters: those of Verdicts.
-        run: the run and the model of Training; None for the newest.
-    """
-
-    workbench: Workbench
-    state: State = field(default_factory=State)
-    draft: Draft = field(default_factory=Draft)
-    group_text: str = ""
-    filters: Filters = field(default_factory=Filters)
-    run: tuple[str | None, str] | None = None
-    watchers: list[Callable[[], object]] = field(default_factory=list)
 
 
 def add_pages(workbench: Workbench) -> None:
@@ -81,8 +33,6 @@ def add_pages(workbench: Workbench) -> None:
 
 
 def _frame(session: Session) -> None:
-    from reward_serve_lab.ui import ask, group, health, training, verdicts
-
     ui.add_css(_STYLE)
     ui.colors(primary="var(--accent)")
     with tag("header", "top"):

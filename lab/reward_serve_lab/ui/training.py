@@ -16,7 +16,7 @@ from reward_serve_lab.logs.steps import Step, by_step, runs
 from reward_serve_lab.logs.table import Progress, VerdictTable
 from reward_serve_lab.ui.charts import BySteps
 from reward_serve_lab.ui.elements import button, heading, message, tag
-from reward_serve_lab.ui.shell import Session
+from reward_serve_lab.ui.session import Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow
 from reward_serve_lab.ui.text import Piece, legible
 from reward_serve_lab.ui.verdicts import no_log, show_progress, show_unreadable

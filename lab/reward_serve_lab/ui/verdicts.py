@@ -24,7 +24,7 @@ from reward_serve_lab.logs.query import (
 from reward_serve_lab.logs.table import Progress, VerdictTable
 from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import button, heading, message, pill, tag, untrusted
-from reward_serve_lab.ui.shell import Draft, Session
+from reward_serve_lab.ui.session import Draft, Session
 from reward_serve_lab.ui.table import Cell, Column, Rows, TableRow, score_cell, status_cell
 from reward_serve_lab.ui.text import Piece, legible, one_line, transportable
 

@@ -15,7 +15,7 @@ from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
 from reward_serve.engines.vllm import engine_arguments
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.base import InvalidRequestError
-from reward_serve.reward_models.judge import generation_of
+from reward_serve.reward_models.comparison import sampling_of
 from reward_serve.schema import Options, Status
 from reward_serve.templates import read_verdict
 from tests.service.cli.test_serve import application, dry_run, judge
@@ -164,7 +164,7 @@ def test_a_model_that_must_think_is_never_asked_for_a_label(model: str) -> None:
     assert isinstance(configured, JudgeModel | RemoteModel)
     assert configured.judge.mode == "generate"
     with pytest.raises(InvalidRequestError, match=r"options\.mode: not allowed"):
-        generation_of(Options(mode="label"), configured.judge, "label", ends_thinking=False)
+        sampling_of(Options(mode="label"), configured.judge, "label", ends_thinking=False)
 
 
 @pytest.mark.parametrize("model", VERIFIERS)

@@ -101,7 +101,7 @@ async def test_different_questions_are_both_asked(first: Any, other: Any) -> Non
 async def test_greedy_text_is_cached_and_sampled_text_is_not() -> None:
     cache = CachingEngine(FakeEngine(), 2**20)
 
-    async def is_cached(temperature: float = 0.0, max_tokens: int = 8, **more: int) -> bool:
+    async def is_cached(temperature: float = 0.0, max_tokens: int = 8, **more: Any) -> bool:
         output = await cache.generate(asking(1), Sampling(max_tokens, temperature, **more))
         return output.cached
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reward_serve.judging.rendering import JOINT, cut_span, shortened
+from reward_serve.judging.rendering import JOINT, shortened
 
 
 def characters(text: str) -> tuple[list[int], list[int]]:
@@ -22,9 +22,9 @@ def words(text: str) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("head", [0, 3])
 def test_tokens_of_any_length_fill_the_budget(letters: int, head: int) -> None:
     parts = [f"{n:0{letters}}" for n in range(100)]
-    text, ids, _, _ = shortened(" ".join(parts), 12, head, str, words)
-    assert len(ids) == 12
-    assert text.split()[-9:] == parts[-9:]
+    cut = shortened(" ".join(parts), 12, head, str, words)
+    assert len(cut.ids) == 12
+    assert cut.text.split()[-9:] == parts[-9:]
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_a_megabyte_is_encoded_in_part() -> None:
         seen.append(len(text))
         return characters(text)
 
-    text, _, missing, _ = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
+    cut = shortened("It is 18. " + "y " * 500_000, 96, 24, str, counted)
     assert sum(seen) < 5_000
-    assert text.startswith("It is 18.")
-    assert missing > 999_000
+    assert cut.text.startswith("It is 18.")
+    assert cut.cut_characters > 999_000
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,19 @@ def test_the_beginning_and_the_end_are_kept_and_the_span_that_was_cut_is_what_is
     cut = shortened(response, budget, head, as_digits, characters)
     assert "".join(map(chr, cut.ids)) == cut.text
     assert len(cut.ids) <= budget
-    start, end, exact = cut_span(response, cut.text, cut.head, as_digits)
+    start, end = cut.gaps[0] if cut.gaps else (0, 0)
     assert 0 <= start <= end <= len(response)
-    assert as_digits(response).startswith(cut.text[:10]) or not cut.head
-    joint = JOINT if cut.head else ""
-    assert exact is (as_digits(response[:start]) + joint + as_digits(response[end:]) == cut.text)
-    assert exact or as_digits(response) != response
+    assert as_digits(response).startswith(cut.text[:10]) or not start
+    joint = JOINT if start else ""
+    assert not cut.is_exact or response[:start] + joint + response[end:] == cut.text
+    assert cut.is_exact or as_digits(response) != response
     assert end - start == cut.cut_characters or "eighteen" in response
+
+
+def test_an_answer_far_from_both_ends_is_shown_between_two_gaps() -> None:
+    response = "We count them. " * 20 + "It is 18. " + "Each day is the same. " * 50
+    at = response.index("It is 18.")
+    cut = shortened(response, 60, 0, str, characters, lambda: (at, at + 9))
+    (_, start), (end, stop) = cut.gaps
+    assert (start, cut.gaps[0][0], cut.is_exact) == (at, 0, True)
+    assert response[start:end] + JOINT + response[stop:] == cut.text

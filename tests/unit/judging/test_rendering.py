@@ -194,7 +194,7 @@ def test_a_context_shorter_than_the_budget_is_filled_to_its_last_token(
         reserve_tokens=reserve_tokens,
     )
     assert len(prompt.token_ids) == 200 - reserve_tokens
-    assert prompt.cut_characters > 0
+    assert prompt.cut_details["cut_response_characters"] > 0
 
 
 @pytest.mark.parametrize("field", ["reference", "question"])
@@ -311,7 +311,8 @@ def test_without_a_tokenizer_three_characters_are_a_token() -> None:
     renderer = Renderer(None, max_prompt_tokens=2048)
     prompt = render(renderer, template(), response="a" * 300 + "It is 18.", response_tokens=3)
     assert prompt.messages[1]["content"].startswith("Gold: 18\n<response>\nIt is 18.\n</response>")
-    assert (prompt.token_ids, prompt.label_ids, prompt.cut_characters) == ([], {}, 300)
+    assert (prompt.token_ids, prompt.label_ids) == ([], {})
+    assert prompt.cut_details == {"cut_response_characters": 300}
     with pytest.raises(ValueError, match="leave no room"):
         render(Renderer(None, max_prompt_tokens=40), template(), response="18")
 
@@ -360,3 +361,11 @@ def test_a_final_answer_prompt_shows_what_the_answer_is(
 ) -> None:
     text = shown_response(renderer, response)
     assert re.fullmatch(pattern, text, re.S), text
+
+
+def test_what_is_too_long_to_read_is_cut_too(renderer: Renderer) -> None:
+    response = f"<think>{'Hm. ' * 60_000}</think>It is 18."
+    prompt = render(renderer, load_template("final_answer"), response=response)
+    assert prompt.fields["response"] == "It is 18."
+    assert prompt.cut_details == {"cut_response_characters": len(response) - 200_000}
+    assert [(cut.start, cut.end, cut.exact) for cut in prompt.cut] == [(0, len(response) - 9, True)]

@@ -58,7 +58,7 @@ def render_turns(
     template = template or task_done()
     fields = {"reference": "42", "tools": "", "question": ""}
     request = ScoreRequest.model_construct(messages=messages)
-    conversation = partial(shown_turns, request, template)
+    conversation = partial(shown_turns, request, template, {})
     return renderer.render(
         template, fields, "label",
         response_tokens=tokens, reserve_tokens=1, conversation=conversation,
@@ -149,16 +149,16 @@ def test_a_long_conversation_keeps_the_task_the_calls_it_shows_and_the_last_turn
     assert len(prompt.token_ids) <= 2048
     assert TASK["content"] in text(prompt)
     assert text(prompt).endswith("It is 42.\n</turn>")
-    assert prompt.cut_characters > 0
+    assert prompt.cut_details["cut_characters"] > 0
     kept = [n for n in range(turns) if f'"arguments": {{"n": {n}}}}}\n</call>' in text(prompt)]
     assert kept == list(range(turns - len(kept), turns))
-    assert (turns - len(kept)) * 2 == prompt.cut_turns
+    assert (turns - len(kept)) * 2 == prompt.cut_details["cut_turns"]
     assert text(prompt).count("<turn") == text(prompt).count("</turn>")
     assert f"begin {turns - 1}" in text(prompt)
     assert f"end {turns - 1}" in text(prompt)
-    for turn, start, end in prompt.cut:
-        assert 0 <= start < end
-        assert turn > 0
+    for cut in prompt.cut:
+        assert 0 <= cut.start < cut.end
+        assert cut.turn
 
 
 def test_old_tool_output_is_cut_first(renderer: Renderer) -> None:
@@ -167,8 +167,8 @@ def test_old_tool_output_is_cut_first(renderer: Renderer) -> None:
     prompt = render_turns(
         renderer, [TASK, thought, old, thought, {"role": "tool", "content": "new " * 300}, END]
     )
-    assert {turn for turn, _, _ in prompt.cut} == {2}
-    assert prompt.cut_turns == 0
+    assert {cut.turn for cut in prompt.cut} == {2}
+    assert prompt.cut_details["cut_turns"] == 0
 
 
 def test_a_task_or_a_call_that_does_not_fit_is_refused(renderer: Renderer) -> None:
@@ -207,6 +207,6 @@ def test_one_long_output_at_the_end_does_not_hide_what_came_before(renderer: Ren
         ]
     turns += [CALL, {**ANSWERED, "content": "found " * 20_000}, END]
     prompt = render_turns(renderer, turns)
-    assert prompt.cut_turns == 0
+    assert prompt.cut_details["cut_turns"] == 0
     assert all(f"no {number}\n" in text(prompt) for number in range(5))
-    assert {turn for turn, _, _ in prompt.cut} == {len(turns) - 2}
+    assert {cut.turn for cut in prompt.cut} == {len(turns) - 2}

@@ -71,7 +71,7 @@ async def test_rules_and_model_are_compared_off_the_path_where_a_rule_decides(
     engine = FakeEngine(label=label)
     model = judge(engine, audit_rate=1.0, rules_first=rules_first)
     audits: list[tuple[float, float]] = []
-    model.audited = lambda _request, _source, *scores: audits.append(scores)
+    model.report_audits(lambda _request, _source, *scores: audits.append(scores))
     verdict = await model.score(request(response))
     by_rule = rules_first and counted is not None
     assert (verdict.score, verdict.source) == (1.0, "rule" if by_rule else "judge")

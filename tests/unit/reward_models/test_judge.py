@@ -14,7 +14,7 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
 from reward_serve.judging.rendering import LabelError
-from reward_serve.reward_models.base import InvalidRequestError, best
+from reward_serve.reward_models.base import InvalidRequestError, best_match
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import GenerateForm, LabelForm, Template
@@ -349,9 +349,9 @@ async def test_a_failed_comparison_might_have_been_the_best(
 def test_a_graded_score_below_the_highest_does_not_hide_a_failure() -> None:
     low, half = (ScoreResult(status=Status.OK, score=score) for score in (0.2, 0.5))
     results = [half, failure(Status.ERROR, "broken")]
-    assert best(results, highest=1.0).status is Status.ERROR
-    assert best(results, highest=0.5).score == 0.5
-    assert best([low, half], highest=1.0).score == 0.5
+    assert best_match(results, highest=1.0).status is Status.ERROR
+    assert best_match(results, highest=0.5).score == 0.5
+    assert best_match([low, half], highest=1.0).score == 0.5
 
 
 async def test_a_fingerprint_changes_with_what_a_verdict_depends_on_and_nothing_else() -> None:

@@ -18,7 +18,7 @@ from reward_serve_lab.ui.samples import (
     groups_of,
     read_samples,
 )
-from reward_serve_lab.ui.shell import Draft
+from reward_serve_lab.ui.session import Draft
 from tests.fake_service import FakeService
 
 REWARDS = [1.0, 0.0, None, 1.0, 0.5]

@@ -73,7 +73,8 @@ def test_a_conversations_turns_are_the_requests_whatever_they_say(
 
     def structure(turns: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
         messages = [*map(Message.model_validate, turns)]
-        show = partial(shown_turns, ScoreRequest.model_construct(messages=messages), template)
+        request = ScoreRequest.model_construct(messages=messages)
+        show = partial(shown_turns, request, template, {})
         prompt = renderer.render(
             template, fields, "label", response_tokens=7000, reserve_tokens=1, conversation=show
         )
