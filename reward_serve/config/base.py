@@ -84,9 +84,10 @@ def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
     fields = section.model_fields if _is_section(section) else {}
     of_kind = ""
     if "kind" in fields:
-        of_kind = f" of kind: {get_args(fields['kind'].annotation)[0]}"
+        of_kind = f" of kind: {loc[-2]}"
         kinds = _kinds(_follow(loc[:-2], top)[1])
-        if having := [str(kind) for kind, each in kinds.items() if name in each.model_fields]:
+        kinds.pop("remote", None)  # another name of judge
+        if having := [str(kind) for kind, part in kinds.items() if name in part.model_fields]:
             return f"{of_kind}; remove it, or set kind: {' or '.join(having)}"
     names = _MEANT.get(name, [name])
     for end in reversed(range(len(loc))):  # the innermost section that has such a field

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from reward_serve.config.judge import MIN_LABEL_MASS, JudgeConfig
-from reward_serve.config.models import JudgeModel, RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import (
     Engine,
     LabelOutput,
@@ -509,9 +509,9 @@ class Judge(RewardModel):
 
     scores_turns = True
 
-    def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
+    def __init__(self, config: JudgeModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
+        self.source: Source = "remote" if config.remote else "judge"
         self.attempts = self._config.attempts or (2 if self.source == "remote" else 1)
         self.engine: Engine = engine
         max_bytes = int(config.cache.max_mib * 2**20)
@@ -522,7 +522,7 @@ class Judge(RewardModel):
         self._about = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._about.items())
         self._blind = set[str]()  # templates that showed no question of a request
-        self._ends_thinking = isinstance(config, JudgeModel) and config.engine.ends_thinking
+        self._ends_thinking = config.engine.ends_thinking
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)
             pair = config.group.default_template
