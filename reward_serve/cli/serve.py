@@ -120,8 +120,8 @@ def serve(
     given = {option: value for option, value in of_model.items() if value is not None}
     try:
         file = deployments_file(model, given, host, port, api_keys_file, fields or ())
-        if about := note(model, given):
-            console.print(about, **PLAIN)
+        if text := note(model, given):
+            console.print(text, **PLAIN)
         for warning in untrained(file.models):
             console.print(warning, style="yellow", **PLAIN)
         if dry_run:
@@ -215,7 +215,7 @@ def card_line(model: ModelConfig) -> str | None:
     served += [f"template={template.name}@{template.digest}", f"rules={rules}-{VERSION}"]
     if judge.min_probability:
         served.append(f"min_probability={judge.min_probability:g}")
-    if others := [each.partition("=")[0] for each in served if each not in measured]:
+    if others := [part.partition("=")[0] for part in served if part not in measured]:
         return f"{path}: is of other {', '.join(others)}; `reward-serve card` measures this judge"
     return f"card: {summary}"
 

@@ -163,7 +163,7 @@ class Composite(RewardModel):
             for inner, part in (result.components or {}).items()
         }
         details: dict[str, Any] = {"members": _shown(results, _ABOUT_MEMBER)}
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "components": parts | nested,
             "details": details,
             "usage": summed_usage(list(results.values())),
@@ -175,11 +175,11 @@ class Composite(RewardModel):
         if len(scores) < self._quorum:
             status, reason = no_score(parts, self._quorum, "members")
             details |= retry_details(results.values())
-            return failure(status, reason, **about)
+            return failure(status, reason, **fields)
         score, label, disagreement = self._aggregate(scores)
         if disagreement is not None:
             details["disagreement"] = disagreement
-        return ScoreResult(status=Status.OK, score=score, source="composite", label=label, **about)
+        return ScoreResult(status=Status.OK, score=score, source="composite", label=label, **fields)
 
     def describe(self) -> dict[str, Any]:
         """Kind, members and settings."""
@@ -211,8 +211,8 @@ def _body(request: ScoreRequest, member: MemberConfig, within_s: float) -> dict[
     """The request for this member: with its template, and a rubric only if it reads one."""
     others = {"model", "id"} | ({"rubric"} if member.rubric is False else set())
     body = request.model_dump(mode="json", exclude_unset=True, exclude=others)
-    own = {"template": member.template} if member.template else {}
-    return {**body, **own, "timeout_s": within_s}
+    changed = {"template": member.template} if member.template else {}
+    return {**body, **changed, "timeout_s": within_s}
 
 
 def _digest(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:

@@ -357,7 +357,8 @@ def test_a_rubrics_defaults_are_its_own() -> None:
 
 
 def test_remote_is_another_name_of_a_judge_or_a_rubric_at_an_endpoint() -> None:
-    for kind, sections in (("judge", {}), ("rubric", {"rubric": {}})):
+    kinds: dict[str, dict[str, Any]] = {"judge": {}, "rubric": {"rubric": {}}}
+    for kind, sections in kinds.items():
         older, newer = AppConfig.parse(
             models({**REMOTE, **sections}, {**REMOTE, **sections, "kind": kind, "name": "f"})
         ).models
