@@ -23,9 +23,9 @@ from reward_serve.cli.launch import (
 from reward_serve.cli.options import Kind, deployments_file, note
 from reward_serve.cli.profiles import find_profile
 from reward_serve.config.base import ConfigError
-from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig
+from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import JudgeModel, ModelConfig, RuleConfig, RuleModel
+from reward_serve.config.models import JudgeModel, ModelConfig, RuleModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, check_kind, is_folder
@@ -188,8 +188,8 @@ def untrained(models: list[ModelConfig]) -> list[str]:
         f"{model.judge.template} its scores mean little, so measure them or serve a larger model"
         for model in models
         if isinstance(model, JudgeModel)
-        and model.vllm
-        and model.vllm.is_bundled_judge
+        and (engine := model.vllm)
+        and engine.is_bundled_judge
         and model.judge.template != _TRAINED_ON
     ]
 
@@ -230,13 +230,12 @@ def missing(models: list[ModelConfig]) -> list[str]:
         if model.resources.runtime_env:
             continue
         try:
-            match model:
-                case RuleModel(rule=RuleConfig(function=str(path))):
-                    own_function(path)
-                case JudgeModel(remote=RemoteConfig() as remote):
-                    remote_key(remote)
-                case _ if model.vllm:
-                    _check_weights(model.vllm, is_classifier=model.kind == "classifier")
+            if endpoint := model.endpoint:
+                remote_key(endpoint)
+            elif engine := model.vllm:
+                _check_weights(engine, is_classifier=model.kind == "classifier")
+            elif isinstance(model, RuleModel) and model.rule.function:
+                own_function(model.rule.function)
         except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
     return faults

@@ -146,13 +146,20 @@ class _Model(Section):
         return self
 
     @property
+    def endpoint(self) -> RemoteConfig | None:
+        """The endpoint that replicas ask; None if they ask none."""
+        return getattr(self, "remote", None)
+
+    @property
     def vllm(self) -> EngineConfig | None:
         """The vLLM engine of each replica; None without one."""
-        return getattr(self, "engine", None)
+        return None if self.endpoint else getattr(self, "engine", None)
 
     @property
     def checkpoint(self) -> str | None:
         """The model's name on the hub or at its endpoint; None for a folder."""
+        if self.endpoint:
+            return self.endpoint.model
         return self.vllm.model if self.vllm and _HUB_ID.fullmatch(self.vllm.model) else None
 
     @property
@@ -214,16 +221,6 @@ class JudgeModel(_EngineModel):
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
     cache: CacheConfig = Field(default_factory=CacheConfig)
-
-    @property
-    def vllm(self) -> EngineConfig | None:
-        """The vLLM engine of each replica; None at an endpoint."""
-        return None if self.remote else self.engine
-
-    @property
-    def checkpoint(self) -> str | None:
-        """The model's name on the hub or at its endpoint; None for a folder."""
-        return self.remote.model if self.remote else super().checkpoint
 
     @model_validator(mode="after")
     def _the_bundled_judge_abstains(self) -> Self:

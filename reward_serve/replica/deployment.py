@@ -14,17 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reward_serve.config.models import (
-    LENGTH,
-    CascadeModel,
-    ClassifierModel,
-    CompositeModel,
-    JudgeModel,
-    MemberConfig,
-    ModelConfig,
-    RubricModel,
-    RuleModel,
-)
+from reward_serve.config import models
 from reward_serve.engines.base import Engine
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import VllmClassifier, VllmEngine
@@ -53,7 +43,7 @@ class RewardReplica(Scorer):
 
     async def __init__(self, model: dict[str, Any], explain: bool = True) -> None:  # type: ignore[misc]
         began = time.monotonic()
-        config: ModelConfig = TypeAdapter(ModelConfig).validate_python(model)
+        config: models.ModelConfig = TypeAdapter(models.ModelConfig).validate_python(model)
         self._config = config
         self._model = await _start(config)
         self._start_s = {"model": round(time.monotonic() - began, 2)}
@@ -111,7 +101,7 @@ class RewardReplica(Scorer):
         result = await self.score(request)
         if self._model.describe().get("outage"):
             return  # the endpoint may come back, and other models are to serve meanwhile
-        refused = isinstance(self._model.engine, OpenAIEngine) and result["status"] == "invalid"
+        refused = self._config.endpoint and result["status"] == "invalid"
         if refused or result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
         self._start_s["first verdict"] = round(time.monotonic() - began, 2)
@@ -139,9 +129,9 @@ class RewardReplica(Scorer):
             self._model.close()
 
 
-def _member(member: MemberConfig) -> Ask:
+def _member(member: models.MemberConfig) -> Ask:
     """The function that sends a composite's or cascade's request to a member, by handle."""
-    if (member.model, member.application) == (LENGTH, None):
+    if (member.model, member.application) == (models.LENGTH, None):
         return length
     from ray import serve
 
@@ -162,23 +152,23 @@ def _member(member: MemberConfig) -> Ask:
     return ask
 
 
-async def _start(config: ModelConfig) -> RewardModel:
+async def _start(config: models.ModelConfig) -> RewardModel:
     """The table of kinds: what a replica starts for each configuration."""
     shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
     match config:
-        case RubricModel():
+        case models.RubricModel():
             return RubricJudge(config, await _engine(config, shares))
-        case JudgeModel():
+        case models.JudgeModel():
             return Judge(config, await _engine(config, shares))
-        case ClassifierModel():
+        case models.ClassifierModel():
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
-        case CompositeModel():
+        case models.CompositeModel():
             return Composite(config, list(map(_member, config.members)))
-        case CascadeModel():
+        case models.CascadeModel():
             return Cascade(config, list(map(_member, config.members)))
-        case RuleModel():
+        case models.RuleModel():
             return RuleRewardModel(config)
 
 
-async def _engine(config: JudgeModel, shares: tuple[float, float]) -> Engine:
+async def _engine(config: models.JudgeModel, shares: tuple[float, float]) -> Engine:
     return OpenAIEngine(config) if config.remote else await VllmEngine.start(config.engine, *shares)
