@@ -87,7 +87,7 @@ class _Model(Section):
     """What all kinds share, and what an application, a command or a replica asks of a kind."""
 
     rank: ClassVar[int] = 0  # a model asks others, as its members, only of lower ranks
-    _why_no_gpu: ClassVar[str]
+    _why_no_gpu: ClassVar[str] = "a {kind} runs no model itself"
     _num_cpus: ClassVar[float] = 1.0  # without an engine
     _concurrent_items: ClassVar[int] = 256  # likewise
     _items_per_sequence: ClassVar[float] = 2.0  # of an engine
@@ -203,11 +203,7 @@ def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
     return asked
 
 
-class _EngineModel(_Model):
-    engine: EngineConfig = Field(default_factory=EngineConfig)
-
-
-class JudgeModel(_EngineModel):
+class JudgeModel(_Model):
     """Kind ``judge``: a language model gives a verdict.
 
     The model runs on vLLM (``engine``) or behind an OpenAI-compatible endpoint (``remote``).
@@ -217,6 +213,7 @@ class JudgeModel(_EngineModel):
     _why_no_gpu = "the model runs at the endpoint"
 
     kind: Literal["judge", "remote"]
+    engine: EngineConfig = Field(default_factory=EngineConfig)
     remote: RemoteConfig | None = Field(None, description="instead of engine")
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
@@ -311,10 +308,11 @@ class ClassifierConfig(Section):
         return self
 
 
-class ClassifierModel(_EngineModel):
+class ClassifierModel(_Model):
     """Kind ``classifier``: a sequence-classification model's logit is the score."""
 
     kind: Literal["classifier"]
+    engine: EngineConfig = Field(default_factory=EngineConfig)
     classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
 
     @model_validator(mode="after")
@@ -485,17 +483,11 @@ class CompositeConfig(Section):
         return self
 
 
-class CombinedModel(_Model):
-    """A reward model that asks others."""
-
-    _why_no_gpu = "a {kind} runs no model itself"
-    _num_cpus = 0.5
-
-
-class CompositeModel(CombinedModel):
+class CompositeModel(_Model):
     """Kind ``composite``: combines the scores of several other models."""
 
     rank = 2
+    _num_cpus = 0.5
 
     kind: Literal["composite"]
     composite: CompositeConfig
@@ -525,10 +517,11 @@ class CascadeConfig(Section):
         return self
 
 
-class CascadeModel(CombinedModel):
+class CascadeModel(_Model):
     """Kind ``cascade``: asks other models in order until one is sure."""
 
     rank = 1
+    _num_cpus = 0.5
 
     kind: Literal["cascade"]
     cascade: CascadeConfig
