@@ -255,12 +255,12 @@ def _fields() -> str:
     common = set.intersection(*(set(model.model_fields) for model in models))
     seen: dict[type[BaseModel], str] = {}
     first = models[0]
-    text += "\n## models[], every kind\n\n" + _rows(first, common)
+    text += "\n## models[], every kind\n\n" + _rows(first, common - {"kind"})
     for name in first.model_fields:
         if name in common:
             text += _below(first, name, seen)
     for model in models:
-        (kind,) = get_args(model.model_fields["kind"].annotation)
+        kind, *_ = get_args(model.model_fields["kind"].annotation)
         specific = [name for name in model.model_fields if name not in common]
         sections = ", ".join(f"[`{name}`](#{name})" for name in specific)
         text += f"\n## kind: {kind}\n\n{_plain(model.__doc__ or '')}\n\n"

@@ -60,7 +60,7 @@ def build_gateway(args: dict[str, Any]) -> Application:
         ConfigError: ``args`` are invalid; the message names the field and the remedy.
     """
     config = GatewayConfig.parse(args)
-    return bind_ingress(config.server, {each.name: each.application for each in config.models})
+    return bind_ingress(config.server, {model.name: model.application for model in config.models})
 
 
 def bind_ingress(server: ServerConfig, models: Mapping[str, Any]) -> Application:

@@ -94,13 +94,13 @@ def verify(
     if not references:
         raise ValueError("reference: is an empty list; send at least one")
     if verifier == "choice":
-        grades = [grade_choice(response, each, question) for each in references]
+        grades = [grade_choice(response, gold, question) for gold in references]
     elif verifier == "math":
         from reward_serve_answers.formulas import grade_math  # importing it takes a second
 
-        grades = [grade_math(response, each) for each in references]
+        grades = [grade_math(response, gold) for gold in references]
     elif verifier in TEXT_VERIFIERS:
-        grades = [TEXT_VERIFIERS[verifier](response, each) for each in references]
+        grades = [TEXT_VERIFIERS[verifier](response, gold) for gold in references]
     else:
         known = ", ".join(get_args(VerifierName))
         raise ValueError(f"verifier: {verifier!r} is unknown; choose from {known}")

@@ -57,8 +57,8 @@ def ask(
         if (value := getattr(result, name)) is not None:
             typer.echo(printable(f"{name}: {value}"))
     parts = result.components or {}
-    said = ScoreRequest.model_validate(asked).conversation if turns and parts else []
-    for number, turn in enumerate((t for t in said if t.role == "assistant"), 1):
+    conversation = ScoreRequest.model_validate(asked).conversation if turns and parts else []
+    for number, turn in enumerate((t for t in conversation if t.role == "assistant"), 1):
         part = parts[f"turn_{number}"]
         verdict = f"{part.status}: {part.reason}" if part.score is None else f"{part.score:g}"
         text = f"turn_{number}: {verdict}; {' '.join(turn.shown.split())[:80]!r}"

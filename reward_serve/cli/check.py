@@ -62,5 +62,5 @@ def schema(of: SchemaName) -> None:
 
 def _amount(unit: str, least: float, most: float | None = None) -> str:
     most = least if most is None else most
-    shown = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-    return f"{shown} {unit}" if most == 1 else f"{shown} {unit}s"
+    amount = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    return f"{amount} {unit}" if most == 1 else f"{amount} {unit}s"

@@ -80,8 +80,8 @@ def _environment(build: Build) -> Finding:
     differing = list(_deviations(build))
     if not differing:
         return Finding("environment", f"{build}: all packages as pinned")
-    found = f"{build}; {len(differing)} not as pinned: {', '.join(differing[:5])}"
-    return Finding("environment", found, _INSTALL[build], warning=True)
+    observed = f"{build}; {len(differing)} not as pinned: {', '.join(differing[:5])}"
+    return Finding("environment", observed, _INSTALL[build], warning=True)
 
 
 def _deviations(build: Build) -> Iterator[str]:

@@ -63,18 +63,18 @@ class DeploymentsFile(ServeDeploySchema):  # type: ignore[misc]  # Ray is untype
     @property
     def names(self) -> list[str]:
         """The names of the applications."""
-        return [each.name for each in self.applications]
+        return [app.name for app in self.applications]
 
     @property
     def models(self) -> list[ModelConfig]:
         """The reward models of all applications."""
-        configs = [each.config for each in self.applications]
-        return [model for each in configs if isinstance(each, AppConfig) for model in each.models]
+        configs = (app.config for app in self.applications if isinstance(app.config, AppConfig))
+        return [model for config in configs for model in config.models]
 
     @property
     def servers(self) -> list[ServerConfig]:
         """The HTTP servers of the applications that have a route."""
-        routed = [each.config for each in self.applications if each.route_prefix is not None]
+        routed = (app.config for app in self.applications if app.route_prefix is not None)
         return [config.server for config in routed if config]
 
     @property
@@ -96,7 +96,7 @@ class DeploymentsFile(ServeDeploySchema):  # type: ignore[misc]  # Ray is untype
             return []
         host = "127.0.0.1" if self.is_on_every_interface else self.http_options.host
         host = f"[{host}]" if ":" in host else host
-        prefixes = (each.route_prefix for each in self.applications)
+        prefixes = (app.route_prefix for app in self.applications)
         base = f"http://{host}:{self.http_options.port}"
         return [base + prefix.rstrip("/") for prefix in prefixes if prefix is not None]
 
@@ -127,9 +127,9 @@ def json_schema(of: Literal["deployment", "template", "rubric"]) -> dict[str, An
         return schema
     sections: list[Any] = [DeploymentsFile, *_ARGS.values()]
     references, schema = models_json_schema([(section, "validation") for section in sections])
-    for each in schema["$defs"].values():
-        if "properties" in each:
-            each.setdefault("additionalProperties", False)
+    for definition in schema["$defs"].values():
+        if "properties" in definition:
+            definition.setdefault("additionalProperties", False)
     schema["$defs"]["_Application"]["allOf"] = [
         {
             "if": {"properties": {"import_path": {"const": path}}},

@@ -102,22 +102,22 @@ def wait_until(
     """
     from ray import serve
 
-    began, shown = time.monotonic(), ""
+    began, printed = time.monotonic(), ""
     with out.status("deploying") as status:
         while True:
             applications = serve.status().applications
-            found = {name: applications[name] for name in names if name in applications}
+            present = {name: applications[name] for name in names if name in applications}
             elapsed = time.monotonic() - began
-            texts = {name: f"{name}: {_progress(each)}" for name, each in found.items()}
+            texts = {name: f"{name}: {_progress(app)}" for name, app in present.items()}
             progress = "; ".join(texts.values())
             status.update(f"{progress} ({elapsed:.0f} s)")
-            if progress != shown and not out.is_terminal:
+            if progress != printed and not out.is_terminal:
                 out.print(progress, **PLAIN)
-            shown = progress
-            for name, each in found.items():
-                if each.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+            printed = progress
+            for name, app in present.items():
+                if app.status in ("DEPLOY_FAILED", "UNHEALTHY"):
                     raise LaunchError(texts[name])
-            running = [name for name, each in found.items() if each.status == "RUNNING"]
+            running = [name for name, app in present.items() if app.status == "RUNNING"]
             if running == names and is_ready():
                 return
             if elapsed > timeout_s:
@@ -127,8 +127,8 @@ def wait_until(
 
 def _progress(application: Any) -> str:
     """The application's status, and what Serve says of it: what it lacks, or why it failed."""
-    each = (application, *application.deployments.values())
-    message = "; ".join(one.message for one in each if one.message)
+    parts = (application, *application.deployments.values())
+    message = "; ".join(part.message for part in parts if part.message)
     return ": ".join(filter(None, (application.status.lower(), _cause(message))))
 
 
@@ -192,17 +192,17 @@ def _connect(address: str | None) -> str:
     """Connect to the cluster at ``address``, or start one; returns its folder on this machine."""
     import ray
 
-    own = {"include_dashboard": False} if address is None else {}
+    options = {"include_dashboard": False} if address is None else {}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        about = ray.init(address=address or "local", namespace="serve", **quiet, **own)
+        context = ray.init(address=address or "local", namespace="serve", **quiet, **options)
     except SystemExit:  # raised by Ray's SIGTERM handler
         raise KeyboardInterrupt from None
     except Exception as error:  # Ray's own type, if one of its processes starts too slowly
         failed = f"--address {address}" if address else "Ray did not start; try again"
         raise LaunchError(f"{failed}: {error}") from None
     interrupt_on_signals()  # Ray has its own handlers
-    return str(about.address_info["session_dir"])
+    return str(context.address_info["session_dir"])
 
 
 def _check_port(host: str, port: int) -> None:
@@ -222,8 +222,8 @@ def _check_beside(address: str, content: dict[str, Any]) -> None:
             "cluster, with --address auto"
         )
     ignored = content.keys() - {"proxy_location", "http_options", "applications"}
-    for place, each in enumerate(content["applications"]):
-        fields = each.keys() - {"name", "route_prefix", "import_path", "args"}
+    for place, application in enumerate(content["applications"]):
+        fields = application.keys() - {"name", "route_prefix", "import_path", "args"}
         ignored |= {f"applications.{place}.{field}" for field in fields}
     if ignored:
         raise LaunchError(
@@ -239,9 +239,9 @@ def _deploy_beside(file: DeploymentsFile) -> None:
     from ray.serve.exceptions import RayServeException
 
     targets = []
-    for each in file.applications:
-        application = pkgutil.resolve_name(each.import_path)(each.args)
-        targets.append(serve.RunTarget(application, each.name, each.route_prefix))
+    for target in file.applications:
+        application = pkgutil.resolve_name(target.import_path)(target.args)
+        targets.append(serve.RunTarget(application, target.name, target.route_prefix))
     serve.start(file.content.get("proxy_location"), file.content["http_options"])
     try:
         serve.run_many(targets, wait_for_applications_running=False)
@@ -275,11 +275,11 @@ def _print_addresses(
     import ray
 
     here = ray.get_runtime_context()
-    (node,) = (each for each in ray.nodes() if each["NodeID"] == here.get_node_id())
+    (node,) = (node for node in ray.nodes() if node["NodeID"] == here.get_node_id())
     metrics = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
     if file.is_on_every_interface:
-        own = node["NodeManagerAddress"]
-        reached = reached + [url.replace("127.0.0.1", own, 1) for url in reached]
+        address = node["NodeManagerAddress"]
+        reached = reached + [url.replace("127.0.0.1", address, 1) for url in reached]
     lines = [f"ready after {took_s:.0f} s; press Ctrl-C to stop"]
     lines += [f"REWARD_SERVE_URL={url}" for url in reached]
     if not reached and file.urls:

@@ -79,8 +79,8 @@ def deployments_file(
         )
     else:
         path = Path(model)
-        own = _located(_read(path), path.absolute().parent) if path.is_file() else None
-        content = checked(own or _read(shipped_file(model))).content
+        written = _located(_read(path), path.absolute().parent) if path.is_file() else None
+        content = checked(written or _read(shipped_file(model))).content
     http = {"host": host, "port": port}
     content.setdefault("http_options", {}).update({k: v for k, v in http.items() if v is not None})
     for application in content["applications"]:
@@ -188,10 +188,10 @@ def _device(is_bundled: bool, options: Mapping[str, Any]) -> Build:
 
 
 def _scaling(replicas: str) -> dict[str, int]:
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", replicas)
-    if not found:
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", replicas)
+    if not match:
         raise typer.BadParameter(f"--replicas: write MIN:MAX, such as 1:4, not {replicas!r}")
-    return {"min_replicas": int(found[1]), "max_replicas": int(found[2] or found[1])}
+    return {"min_replicas": int(match[1]), "max_replicas": int(match[2] or match[1])}
 
 
 def _name(model: str) -> str:
@@ -215,9 +215,9 @@ def _located(value: Any, folder: Path, field: str = "") -> Any:
     """The value of a field of the file in ``folder``, with relative paths made absolute."""
     if isinstance(value, dict):
         by_name = "template" if field == "rubrics" else ""
-        return {name: _located(each, folder, by_name or name) for name, each in value.items()}
+        return {name: _located(item, folder, by_name or name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_located(each, folder) for each in value]
+        return [_located(item, folder) for item in value]
     return str(folder / value) if _PATH.fullmatch(f"{field}: {value}") else value
 
 

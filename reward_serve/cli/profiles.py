@@ -43,7 +43,7 @@ def find_profile(model: str) -> Profile | None:
     that says of another kind of model what the profile's does not is of no profile. A model that
     is known as one that cannot be served raises ConfigError.
     """
-    found, of_folder, asked = {}, is_folder(model), _asked(model)
+    by_name, of_folder, asked = {}, is_folder(model), _asked(model)
     for path in FOLDER.glob("*.yaml"):
         content = yaml.safe_load(path.read_bytes())
         for known in content["models"]:
@@ -52,8 +52,8 @@ def find_profile(model: str) -> Profile | None:
             part = rf"(?<![a-z0-9.]){pattern}(?![a-z0-9.])" if owner else rf"\A{pattern}\Z"
             other = _OTHER_KINDS.search(asked.replace(name.rstrip("*"), ""))
             if re.search(part, asked) and (owner or not of_folder) and not other:
-                found[name] = Profile(path.stem, known, **content)
-    closest = found[max(found, key=len)] if found else None
+                by_name[name] = Profile(path.stem, known, **content)
+    closest = by_name[max(by_name, key=len)] if by_name else None
     if closest and not closest.model:
         raise ConfigError(f"{model}: {closest.about}")
     return closest

@@ -25,7 +25,7 @@ from reward_serve.cli.profiles import find_profile
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import ClassifierModel, JudgeModel, ModelConfig, RemoteModel
+from reward_serve.config.models import JudgeModel, ModelConfig, RuleModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, check_kind, is_folder
@@ -120,8 +120,8 @@ def serve(
     given = {option: value for option, value in of_model.items() if value is not None}
     try:
         file = deployments_file(model, given, host, port, api_keys_file, fields or ())
-        if about := note(model, given):
-            console.print(about, **PLAIN)
+        if text := note(model, given):
+            console.print(text, **PLAIN)
         for warning in untrained(file.models):
             console.print(warning, style="yellow", **PLAIN)
         if dry_run:
@@ -175,12 +175,10 @@ def _prepare(models: list[ModelConfig]) -> None:
     if faults := missing(models):
         raise ConfigError("; ".join(faults))
     for model in models:
-        if not isinstance(model, JudgeModel | ClassifierModel):
-            continue
-        if model.engine.model == BUNDLED_MODEL:
-            prepare_with_progress(console, adapter_folder(model.engine))
-        else:
-            locate(model.engine)
+        if (engine := model.vllm) and engine.model == BUNDLED_MODEL:
+            prepare_with_progress(console, adapter_folder(engine))
+        elif engine:
+            locate(engine)
 
 
 def untrained(models: list[ModelConfig]) -> list[str]:
@@ -190,19 +188,19 @@ def untrained(models: list[ModelConfig]) -> list[str]:
         f"{model.judge.template} its scores mean little, so measure them or serve a larger model"
         for model in models
         if isinstance(model, JudgeModel)
-        and model.engine.is_bundled_judge
+        and (engine := model.vllm)
+        and engine.is_bundled_judge
         and model.judge.template != _TRAINED_ON
     ]
 
 
 def card_line(model: ModelConfig) -> str | None:
     """A judge's card in a line, or how it differs: `cards/NAME.yaml`, else beside its adapter."""
-    if not isinstance(model, JudgeModel | RemoteModel):
+    if not isinstance(model, JudgeModel):
         return None
     judge, paths = model.judge, [Path("cards", f"{model.name}.yaml")]
-    engine = model.remote if isinstance(model, RemoteModel) else model.engine
-    served = [f"weights={engine.model}", f"mode={judge.mode}"]
-    if isinstance(engine, EngineConfig) and (adapter := adapter_folder(engine)):
+    served = [f"weights={(model.remote or model.engine).model}", f"mode={judge.mode}"]
+    if model.vllm and (adapter := adapter_folder(model.vllm)):
         paths.append(adapter / "card.yaml")
         served.append(f"adapter={bundled_judge().adapter_digest(adapter)}")
     if (path := next(filter(Path.is_file, paths), None)) is None:
@@ -217,7 +215,7 @@ def card_line(model: ModelConfig) -> str | None:
     served += [f"template={template.name}@{template.digest}", f"rules={rules}-{VERSION}"]
     if judge.min_probability:
         served.append(f"min_probability={judge.min_probability:g}")
-    if others := [each.partition("=")[0] for each in served if each not in measured]:
+    if others := [part.partition("=")[0] for part in served if part not in measured]:
         return f"{path}: is of other {', '.join(others)}; `reward-serve card` measures this judge"
     return f"card: {summary}"
 
@@ -232,23 +230,27 @@ def missing(models: list[ModelConfig]) -> list[str]:
         if model.resources.runtime_env:
             continue
         try:
-            if isinstance(model, RemoteModel):
-                remote_key(model.remote)
-            elif model.kind == "rule" and model.rule.function:
+            if endpoint := model.endpoint:
+                remote_key(endpoint)
+            elif engine := model.vllm:
+                _check_weights(engine, is_classifier=model.kind == "classifier")
+            elif isinstance(model, RuleModel) and model.rule.function:
                 own_function(model.rule.function)
-            elif isinstance(model, JudgeModel | ClassifierModel):
-                checkpoint, adapter = model.engine.model, adapter_folder(model.engine)
-                if checkpoint != BUNDLED_MODEL and is_folder(checkpoint):
-                    folder = check_checkpoint(checkpoint)
-                    check_kind(folder, is_classifier=isinstance(model, ClassifierModel))
-                elif checkpoint != BUNDLED_MODEL:
-                    kind = (known := find_profile(checkpoint)) and known.model["kind"]
-                    if kind == "classifier" and isinstance(model, JudgeModel):
-                        raise CheckpointError(
-                            f"engine.model: {checkpoint} writes no verdict; use kind: classifier"
-                        )
-                elif adapter is not None:
-                    bundled_judge().adapter_digest(adapter)
         except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
     return faults
+
+
+def _check_weights(engine: EngineConfig, is_classifier: bool) -> None:
+    checkpoint, adapter = engine.model, adapter_folder(engine)
+    if checkpoint == BUNDLED_MODEL:
+        if adapter is not None:
+            bundled_judge().adapter_digest(adapter)
+    elif is_folder(checkpoint):
+        check_kind(check_checkpoint(checkpoint), is_classifier=is_classifier)
+    else:
+        profile = find_profile(checkpoint)  # which refuses models that cannot be served
+        if profile and profile.model["kind"] == "classifier" and not is_classifier:
+            raise CheckpointError(
+                f"engine.model: {checkpoint} writes no verdict; use kind: classifier"
+            )

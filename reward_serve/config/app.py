@@ -5,25 +5,13 @@
 2.0
 """
 
-import re
 from collections import Counter
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from reward_serve.config.base import ConfigError, Count, Section, faults_of
-from reward_serve.config.models import (
-    LENGTH,
-    ClassifierModel,
-    CombinedModel,
-    CompositeModel,
-    JudgeModel,
-    ModelConfig,
-    RemoteModel,
-    reads_rubric,
-)
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+from reward_serve.config.models import LENGTH, ModelConfig
 
 
 class ServerConfig(Section):
@@ -118,7 +106,7 @@ class AppConfig(_Args):
     @model_validator(mode="after")
     def _checkpoints_are_aliases(self) -> Self:
         """A checkpoint's hub id becomes an alias, unless several models serve it."""
-        served = [(_id_of(model), model.name) for model in self.models]
+        served = [(model.checkpoint, model.name) for model in self.models]
         counts = Counter(checkpoint for checkpoint, _ in served)
         taken = {None, *(model.name for model in self.models)}
         aliases = {str(c): name for c, name in served if counts[c] == 1 and c not in taken}
@@ -129,32 +117,20 @@ class AppConfig(_Args):
     def _members_exist(self) -> Self:
         """Members are models, and get a rubric if they read one."""
         models = {model.name: model for model in self.models}
-        combined = [each for each in self.models if isinstance(each, CombinedModel)]
-        # Cascades first: a composite may have one as a member.
-        combined.sort(key=lambda each: isinstance(each, CompositeModel))
-        for model in combined:
-            is_composite = isinstance(model, CompositeModel)
-            excluded = CompositeModel if is_composite else CombinedModel
-            known = [name for name, each in models.items() if not isinstance(each, excluded)]
-            for member in (each for each in model.members if each.application is None):
-                if member.model not in known and not (is_composite and member.model == LENGTH):
+        # By rank: a composite may have a cascade as a member.
+        for model in sorted(self.models, key=lambda model: model.rank):
+            known = [name for name, other in models.items() if other.rank < model.rank]
+            takes_length = model.kind == "composite"
+            for member in (member for member in model.members if member.application is None):
+                if member.model not in known and not (takes_length and member.model == LENGTH):
                     raise ValueError(
                         f"models: {model.kind} {model.name!r} has the member {member.model!r}, but "
                         f"the application's other models are: {', '.join(known) or 'none'}; add "
                         "the model, or set the member's application"
                     )
                 if member.rubric is None:
-                    member.rubric = member.model != LENGTH and reads_rubric(models[member.model])
+                    member.rubric = member.model != LENGTH and models[member.model].reads_rubric
         return self
-
-
-def _id_of(model: ModelConfig) -> str | None:
-    """The checkpoint's name on the hub or at the endpoint; None for a folder."""
-    if isinstance(model, RemoteModel):
-        return model.remote.model
-    if isinstance(model, JudgeModel | ClassifierModel) and _HUB_ID.fullmatch(model.engine.model):
-        return model.engine.model
-    return None
 
 
 class GatewayModel(Section):

@@ -55,25 +55,25 @@ def faults_of(error: ValidationError, top: type[BaseModel]) -> str:
 
 def _explain(fault: ErrorDetails, top: type[BaseModel]) -> str:
     path, annotation = _follow(fault["loc"], top)
-    shown, kind, found = ".".join(path), fault["type"], fault["input"]
+    field, kind, value = ".".join(path), fault["type"], fault["input"]
     message = fault["msg"].removeprefix("Value error, ")
     if not path:
         return message
     if kind == "extra_forbidden":
-        return f"{shown}: unknown field{_remedy(fault['loc'], top)}"
+        return f"{field}: unknown field{_remedy(fault['loc'], top)}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         known = ", ".join(map(repr, _kinds(annotation)))
-        return f"{shown}.kind: must be one of {known} (found {_found(found.get('kind'))})"
+        return f"{field}.kind: must be one of {known} (found {_in_words(value.get('kind'))})"
     if shape := _SHAPES.get(kind):
-        return f"{shown}: must be {shape[0]} (found {_found(found)}); {shape[1]}"
+        return f"{field}: must be {shape[0]} (found {_in_words(value)}); {shape[1]}"
     if kind == "missing":
-        return f"{shown}: is missing; add '{path[-1]}: ...' to {'.'.join(path[:-1]) or 'args'}"
+        return f"{field}: is missing; add '{path[-1]}: ...' to {'.'.join(path[:-1]) or 'args'}"
     if kind == "value_error":
-        return f"{shown}: {message}"
-    return f"{shown}: {message} (found {found!r})"
+        return f"{field}: {message}"
+    return f"{field}: {message} (found {value!r})"
 
 
-def _found(value: Any) -> str:
+def _in_words(value: Any) -> str:
     return {NoneType: "nothing", dict: "a mapping", list: "a list"}.get(type(value), repr(value))
 
 
@@ -84,9 +84,10 @@ def _remedy(loc: tuple[int | str, ...], top: type[BaseModel]) -> str:
     fields = section.model_fields if _is_section(section) else {}
     of_kind = ""
     if "kind" in fields:
-        of_kind = f" of kind: {get_args(fields['kind'].annotation)[0]}"
+        of_kind = f" of kind: {loc[-2]}"
         kinds = _kinds(_follow(loc[:-2], top)[1])
-        if having := [str(kind) for kind, each in kinds.items() if name in each.model_fields]:
+        kinds.pop("remote", None)  # another name of judge
+        if having := [str(kind) for kind, part in kinds.items() if name in part.model_fields]:
             return f"{of_kind}; remove it, or set kind: {' or '.join(having)}"
     names = _MEANT.get(name, [name])
     for end in reversed(range(len(loc))):  # the innermost section that has such a field
@@ -131,7 +132,7 @@ def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
 def _bare(annotation: Any) -> Any:
     """The annotation without ``Annotated`` and ``None``."""
     origin = get_origin(annotation)
-    inner = [each for each in get_args(annotation) if each is not NoneType]
+    inner = [part for part in get_args(annotation) if part is not NoneType]
     if origin is Annotated or (origin in _UNIONS and len(inner) == 1):
         return _bare(inner[0])
     return annotation

@@ -6,16 +6,17 @@ All kinds share name, resources, autoscaling and the limits on items.
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 import reward_serve_answers
 from reward_serve.config.base import INGRESS_NAME, Count, Seconds, Section
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig, RemoteConfig
 from reward_serve.config.judge import CriteriaConfig, GroupConfig, JudgeConfig, RubricConfig
-from reward_serve.schema import MAX_ITEM_BYTES, describe_errors
+from reward_serve.schema import MAX_ITEM_BYTES
 
 LENGTH = "length"  # built-in member of a composite: the response's length in characters
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
@@ -83,7 +84,16 @@ class VerdictLogConfig(Section):
 
 
 class _Model(Section):
+    """What all kinds share, and what an application, a command or a replica asks of a kind."""
+
+    rank: ClassVar[int] = 0  # a model asks others, as its members, only of lower ranks
+    _why_no_gpu: ClassVar[str] = "a {kind} runs no model itself"
+    _num_cpus: ClassVar[float] = 1.0  # without an engine
+    _concurrent_items: ClassVar[int] = 256  # likewise
+    _items_per_sequence: ClassVar[float] = 2.0  # of an engine
+
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    kind: str
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
     autoscaling: AutoscalingConfig = Field(default_factory=AutoscalingConfig)
     max_concurrent_items: Count | None = Field(
@@ -113,28 +123,63 @@ class _Model(Section):
             raise ValueError(f"name: {self.name!r} names {taken[self.name]}; choose another")
         return self
 
-    def _set_defaults(self, num_cpus: float, num_gpus: float, items: float) -> None:
-        """Set what depends on the kind; ``num_gpus`` has been checked."""
-        self.resources.num_gpus = num_gpus
-        if self.resources.num_cpus is None:
-            self.resources.num_cpus = num_cpus
-        if self.max_concurrent_items is None:
-            self.max_concurrent_items = max(1, round(items))
-
-
-class _EngineModel(_Model):
-    _items_per_sequence: ClassVar[float] = 2.0
-    engine: EngineConfig = Field(default_factory=EngineConfig)
-
     @model_validator(mode="after")
     def _resources_fit_the_engine(self) -> Self:
-        num_gpus = _gpus_of_replica(self.engine, self.resources.num_gpus)
-        if num_gpus and self.engine.dtype == "int8":
-            raise ValueError("engine.dtype: int8 is for CPUs, and this is a GPU; write dtype: auto")
-        self.engine.device = "cuda" if num_gpus else "cpu"
-        items = self._items_per_sequence * self.engine.max_num_seqs
-        self._set_defaults(1.0 if num_gpus else 2.0, num_gpus, items)
+        engine, resources = self.vllm, self.resources
+        num_cpus, items = self._num_cpus, float(self._concurrent_items)
+        if engine is not None:
+            resources.num_gpus = _gpus_of_replica(engine, resources.num_gpus)
+            if resources.num_gpus and engine.dtype == "int8":
+                raise ValueError(
+                    "engine.dtype: int8 is for CPUs, and this is a GPU; write dtype: auto"
+                )
+            engine.device = "cuda" if resources.num_gpus else "cpu"
+            num_cpus = 1.0 if resources.num_gpus else 2.0
+            items = self._items_per_sequence * engine.max_num_seqs
+        elif resources.num_gpus:
+            why = self._why_no_gpu.format(kind=self.kind)
+            raise ValueError(f"resources.num_gpus: {why}; remove it")
+        resources.num_gpus = float(resources.num_gpus or 0)
+        resources.num_cpus = resources.num_cpus or num_cpus
+        if self.max_concurrent_items is None:
+            self.max_concurrent_items = max(1, round(items))
         return self
+
+    @property
+    def endpoint(self) -> RemoteConfig | None:
+        """The endpoint that replicas ask; None if they ask none."""
+        return getattr(self, "remote", None)
+
+    @property
+    def vllm(self) -> EngineConfig | None:
+        """The vLLM engine of each replica; None without one."""
+        return None if self.endpoint else getattr(self, "engine", None)
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The model's name on the hub or at its endpoint; None for a folder."""
+        if self.endpoint:
+            return self.endpoint.model
+        return self.vllm.model if self.vllm and _HUB_ID.fullmatch(self.vllm.model) else None
+
+    @property
+    def members(self) -> "list[MemberConfig]":
+        """The models that it asks, which are in the section named like its kind."""
+        return getattr(getattr(self, self.kind, None), "members", [])
+
+    @property
+    def reads_rubric(self) -> bool:
+        """Whether a request may have a rubric, which a member of this model may read."""
+        return any(member.rubric is not False for member in self.members)
+
+    @property
+    def first_request(self) -> dict[str, Any] | None:
+        """A request that every replica scores before it is ready; None if it may not fit."""
+        if self.members:  # which may start later
+            return None
+        body = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
+        rubric = [{"name": "first", "text": "It states a number."}]
+        return {**body, "rubric": rubric} if self.reads_rubric else body
 
 
 def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
@@ -158,10 +203,18 @@ def _gpus_of_replica(engine: EngineConfig, asked: float | None) -> float:
     return asked
 
 
-class JudgeModel(_EngineModel):
-    """Kind ``judge``: a language model on vLLM gives a verdict."""
+class JudgeModel(_Model):
+    """Kind ``judge``: a language model gives a verdict.
 
-    kind: Literal["judge"]
+    The model runs on vLLM (``engine``) or behind an OpenAI-compatible endpoint (``remote``).
+    ``kind: remote`` is another name for a judge, or with ``rubric`` a rubric, at an endpoint.
+    """
+
+    _why_no_gpu = "the model runs at the endpoint"
+
+    kind: Literal["judge", "remote"]
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    remote: RemoteConfig | None = Field(None, description="instead of engine")
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
     cache: CacheConfig = Field(default_factory=CacheConfig)
@@ -170,12 +223,17 @@ class JudgeModel(_EngineModel):
     def _the_bundled_judge_abstains(self) -> Self:
         judge, trained_on = self.judge, JudgeConfig.model_fields["template"].default
         measured = (judge.template, judge.mode, self.group) == (trained_on, "label", None)
-        if measured and self.engine.is_bundled_judge and judge.min_probability is None:
+        is_bundled = self.remote is None and self.engine.is_bundled_judge
+        if measured and is_bundled and judge.min_probability is None:
             judge.min_probability = judge.bundled_min_probability
         return self
 
     @model_validator(mode="after")
     def _a_prompt_has_room(self) -> Self:
+        if self.remote is not None:
+            if self.engine != EngineConfig():
+                raise ValueError("engine: is not used beside remote; remove one of the two")
+            return self
         if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
             raise ValueError(
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
@@ -190,12 +248,33 @@ class JudgeModel(_EngineModel):
 
 
 class RubricModel(JudgeModel):
-    """Kind ``rubric``: a language model on vLLM judges each criterion of a rubric."""
+    """Kind ``rubric``: a language model judges each criterion of a rubric.
+
+    At an endpoint it answers all of a rubric in one text.
+    """
 
     _items_per_sequence = 0.25  # a rubric of eight criteria is eight passes
+
     kind: Literal["rubric"]  # type: ignore[assignment]  # all else is as for a judge
     judge: CriteriaConfig = Field(default_factory=CriteriaConfig)
     rubric: RubricConfig = Field(default_factory=RubricConfig)
+
+    @property
+    def reads_rubric(self) -> bool:
+        """Whether a request may have a rubric."""
+        return True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _criteria_are_answered_in_writing(cls, fields: Any) -> Any:
+        at_endpoint = isinstance(fields, dict) and fields.get("remote")
+        if not at_endpoint or not isinstance(judge := fields.get("judge", {}), dict):
+            return fields
+        if judge.get("mode") == "label":
+            raise ValueError(
+                "judge.mode: an endpoint answers all criteria in one text; set generate"
+            )
+        return {**fields, "judge": {"mode": "generate", **judge}}
 
 
 class ClassifierConfig(Section):
@@ -229,10 +308,11 @@ class ClassifierConfig(Section):
         return self
 
 
-class ClassifierModel(_EngineModel):
+class ClassifierModel(_Model):
     """Kind ``classifier``: a sequence-classification model's logit is the score."""
 
     kind: Literal["classifier"]
+    engine: EngineConfig = Field(default_factory=EngineConfig)
     classifier: ClassifierConfig = Field(default_factory=ClassifierConfig)
 
     @model_validator(mode="after")
@@ -246,52 +326,6 @@ class ClassifierModel(_EngineModel):
             engine.enable_prefix_caching = False
             if engine.max_num_batched_tokens is None:
                 engine.max_num_batched_tokens = 4 * engine.max_model_len
-        return self
-
-
-class _CoresModel(_Model):
-    """A reward model without an engine."""
-
-    _why_no_gpu: ClassVar[str]
-    _num_cpus: ClassVar[float] = 1.0
-    _concurrent_items: ClassVar[int]
-
-    @model_validator(mode="after")
-    def _resources_fit_cores(self) -> Self:
-        if self.resources.num_gpus:
-            raise ValueError(f"resources.num_gpus: {self._why_no_gpu}; remove it")
-        self._set_defaults(self._num_cpus, 0.0, self._concurrent_items)
-        return self
-
-
-class RemoteModel(_CoresModel):
-    """Kind ``remote``: a model behind an OpenAI-compatible endpoint gives a verdict.
-
-    With a section ``rubric`` it judges criteria, all of a rubric in one written answer.
-    """
-
-    _why_no_gpu = "the model runs at the endpoint"
-    _concurrent_items = 256
-
-    kind: Literal["remote"]
-    remote: RemoteConfig
-    judge: JudgeConfig = Field(default_factory=JudgeConfig)
-    rubric: RubricConfig | None = None
-    group: GroupConfig | None = None
-    cache: CacheConfig = Field(default_factory=CacheConfig)
-
-    @model_validator(mode="after")
-    def _criteria_are_answered_in_writing(self) -> Self:
-        if self.rubric is not None:
-            settings = {"mode": "generate", **self.judge.model_dump(exclude_unset=True)}
-            try:
-                self.judge = CriteriaConfig.model_validate(settings)
-            except ValidationError as error:
-                raise ValueError(f"judge.{describe_errors(error)}") from None
-            if self.judge.mode == "label":
-                raise ValueError(
-                    "judge.mode: an endpoint answers all criteria in one text; set generate"
-                )
         return self
 
 
@@ -334,7 +368,7 @@ class RuleConfig(Section):
         return self
 
 
-class RuleModel(_CoresModel):
+class RuleModel(_Model):
     """Kind ``rule``: a verifier without a model, on a CPU."""
 
     _why_no_gpu = "a rule runs on a CPU"
@@ -342,6 +376,16 @@ class RuleModel(_CoresModel):
 
     kind: Literal["rule"]
     rule: RuleConfig = Field(default_factory=RuleConfig)
+
+    @property
+    def reads_rubric(self) -> bool:
+        """Whether a request may have a rubric: the user's function gets the whole request."""
+        return self.rule.function is not None
+
+    @property
+    def first_request(self) -> dict[str, Any] | None:
+        """A request, unless the user's function may need other fields."""
+        return None if self.rule.function else super().first_request
 
 
 class GateConfig(Section):
@@ -439,25 +483,11 @@ class CompositeConfig(Section):
         return self
 
 
-class CombinedModel(_CoresModel):
-    """A reward model that asks others: the members in the section named like its kind."""
-
-    _num_cpus = 0.5
-    _concurrent_items = 256
-
-    kind: str
-
-    @property
-    def members(self) -> list[MemberConfig]:
-        """The models that it asks."""
-        section: CompositeConfig | CascadeConfig = getattr(self, self.kind)
-        return section.members
-
-
-class CompositeModel(CombinedModel):
+class CompositeModel(_Model):
     """Kind ``composite``: combines the scores of several other models."""
 
-    _why_no_gpu = "a composite runs no model itself"
+    rank = 2
+    _num_cpus = 0.5
 
     kind: Literal["composite"]
     composite: CompositeConfig
@@ -487,34 +517,25 @@ class CascadeConfig(Section):
         return self
 
 
-class CascadeModel(CombinedModel):
+class CascadeModel(_Model):
     """Kind ``cascade``: asks other models in order until one is sure."""
 
-    _why_no_gpu = "a cascade runs no model itself"
+    rank = 1
+    _num_cpus = 0.5
 
     kind: Literal["cascade"]
     cascade: CascadeConfig
 
 
+def _with_kind(fields: Any) -> Any:
+    if isinstance(fields, dict) and fields.get("kind") == "remote":
+        kind = "rubric" if "rubric" in fields else "remote"
+        return {**fields, "kind": kind, "remote": fields.get("remote") or {}}
+    return fields
+
+
 ModelConfig = Annotated[
-    JudgeModel
-    | RubricModel
-    | ClassifierModel
-    | RemoteModel
-    | RuleModel
-    | CompositeModel
-    | CascadeModel,
+    JudgeModel | RubricModel | ClassifierModel | RuleModel | CompositeModel | CascadeModel,
     Field(discriminator="kind"),
+    BeforeValidator(_with_kind),
 ]
-
-
-def reads_rubric(model: ModelConfig) -> bool:
-    """Whether a request to this model may have a rubric."""
-    match model:
-        case RuleModel():
-            return model.rule.verifier == "function"  # which gets the whole request
-        case RemoteModel():
-            return model.rubric is not None
-        case CombinedModel():
-            return any(member.rubric is not False for member in model.members)
-    return isinstance(model, RubricModel)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
-from reward_serve.config.models import ClassifierModel, JudgeModel
+from reward_serve.config.models import ModelConfig
 from reward_serve.rubrics import Rubric
 from reward_serve.schema import describe_errors
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
@@ -38,8 +38,7 @@ def resolve(config: AppConfig) -> AppConfig:
     config = config.model_copy(deep=True)
     faults: list[str] = []
     for place, model in enumerate(config.models):
-        if isinstance(model, JudgeModel | ClassifierModel):
-            faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
+        faults += [f"models.{place}: {fault}" for fault in _wrong_build(model)]
         for name, section in model:
             try:
                 if isinstance(section, Templated):
@@ -115,9 +114,10 @@ def _read_template(judge: Templated) -> None:
         )
 
 
-def _wrong_build(model: JudgeModel | ClassifierModel) -> Iterator[str]:
-    own_packages = set(model.resources.runtime_env or {}) - _SAME_PACKAGES
-    if not model.resources.num_gpus and not own_packages and installed_build() == "cuda":
+def _wrong_build(model: ModelConfig) -> Iterator[str]:
+    is_here = _SAME_PACKAGES.issuperset(model.resources.runtime_env or ())
+    on_cpu = model.vllm is not None and not model.resources.num_gpus
+    if on_cpu and is_here and installed_build() == "cuda":
         yield (
             "resources.num_gpus: 0, but the installed vLLM is built for CUDA and has no CPU "
             "kernels; give the replica a GPU (1, or a share such as 0.1), set "

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.config.engine import RemoteConfig
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import (
     EndpointDownError,
     EngineError,
@@ -116,11 +116,12 @@ class OpenAIEngine(FrozenModel):
         RemoteKeyError: the API key was not found.
     """
 
-    def __init__(self, model: RemoteModel, client: AsyncOpenAI | None = None) -> None:
+    def __init__(self, model: JudgeModel, client: AsyncOpenAI | None = None) -> None:
         from aiolimiter import AsyncLimiter
         from openai import AsyncOpenAI, Timeout
 
         config, replicas = model.remote, model.autoscaling.max_replicas
+        assert config is not None
         self.tokenizer = None
         self.max_model_len = config.max_model_len
         self.window = Window(model.max_concurrent_items or 1)

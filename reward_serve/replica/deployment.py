@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reward_serve.config import models
+from reward_serve.engines.base import Engine
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.engines.vllm import VllmClassifier, VllmEngine
 from reward_serve.explanation import Explanation
@@ -93,17 +94,13 @@ class RewardReplica(Scorer):
 
     async def _first_verdict(self) -> None:
         """Score one request at start-up, so that callers do not wait for one-time work."""
-        if isinstance(self._config, models.CombinedModel):
-            return  # its members may start later
-        if isinstance(self._config, models.RuleModel) and self._config.rule.function:
-            return  # which may need other fields
+        if (request := self._config.first_request) is None:
+            return
         began = time.monotonic()
-        body = {"response": "It is five, or 5.", "reference": "5", "question": "What is 2 + 3?"}
-        rubric = [{"name": "first", "text": "It states a number."}]
-        result = await self.score({**body, "rubric": rubric} if self._model.reads_rubric else body)
+        result = await self.score(request)
         if self._model.describe().get("outage"):
             return  # the endpoint may come back, and other models are to serve meanwhile
-        refused = isinstance(self._config, models.RemoteModel) and result["status"] == "invalid"
+        refused = self._config.endpoint and result["status"] == "invalid"
         if refused or result["status"] == "error":
             raise RuntimeError(f"the first verdict failed: {result['reason']}")
         self._start_s["first verdict"] = round(time.monotonic() - began, 2)
@@ -155,20 +152,22 @@ def _member(member: models.MemberConfig) -> Ask:
 
 
 async def _start(config: models.ModelConfig) -> RewardModel:
+    """The table of kinds: what a replica starts for each configuration."""
     shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
     match config:
         case models.RubricModel():
-            return RubricJudge(config, await VllmEngine.start(config.engine, *shares))
+            return RubricJudge(config, await _engine(config, shares))
         case models.JudgeModel():
-            return Judge(config, await VllmEngine.start(config.engine, *shares))
+            return Judge(config, await _engine(config, shares))
         case models.ClassifierModel():
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
-        case models.RemoteModel():
-            kind = RubricJudge if config.rubric else Judge
-            return kind(config, OpenAIEngine(config))
         case models.CompositeModel():
             return Composite(config, list(map(_member, config.members)))
         case models.CascadeModel():
             return Cascade(config, list(map(_member, config.members)))
         case models.RuleModel():
             return RuleRewardModel(config)
+
+
+async def _engine(config: models.JudgeModel, shares: tuple[float, float]) -> Engine:
+    return OpenAIEngine(config) if config.remote else await VllmEngine.start(config.engine, *shares)

@@ -128,7 +128,7 @@ class Metrics(Observer):
         self._requests = counter(
             "requests", "Requests by template, status and source.", "template", "status", "source"
         )
-        self._of_model = {key: counter(*about, "outcome") for key, about in _OF_MODEL.items()}
+        self._of_model = {key: counter(*named, "outcome") for key, named in _OF_MODEL.items()}
         self._latency = histogram("latency_seconds", "From arrival to result, including queueing.")
         self._completion = histogram("completion_seconds", "As latency, of chat completions.")
         self._queue = histogram("queue_seconds", "From arrival to the reward model.")
@@ -215,11 +215,11 @@ class VerdictLog(Observer):
         if self._config.redact:  # the reason and the details may quote the request
             line |= {"reason": None, "details": {"rule": (result["details"] or {}).get("rule")}}
         else:
-            shown = self._config.tail_characters
-            line["response_tail"] = request.judged[-shown:]
+            most = self._config.tail_characters
+            line["response_tail"] = request.judged[-most:]
             line["reference"] = request.reference
             question = request.question or ""
-            line["question"] = question if 0 < len(question) <= shown else None
+            line["question"] = question if 0 < len(question) <= most else None
             line |= {"text": result["text"], "critique": result.get("critique")}
         self._put(line)
 
@@ -232,10 +232,10 @@ class VerdictLog(Observer):
             self._put({**self._about(request, number), "status": "audit", **scores})
 
     def _about(self, request: ScoreRequest, number: str) -> dict[str, Any]:
-        about = {"time": round(time.time(), 3), "request": number, "model": self._model}
+        fields = {"time": round(time.time(), 3), "request": number, "model": self._model}
         keys = {name: (request.metadata or {}).get(name) for name in _KEYS}
         known = {k: v if isinstance(v, int | float | str) else None for k, v in keys.items()}
-        return {**about, **known, "group": request.group}
+        return {**fields, **known, "group": request.group}
 
     def _put(self, line: dict[str, Any]) -> None:
         try:

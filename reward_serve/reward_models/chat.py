@@ -108,8 +108,8 @@ class ChatRequest(BaseModel, extra="forbid"):
     @property
     def passed_on(self) -> dict[str, Any]:
         """The fields that the engine gets, besides the number of answers and tokens."""
-        own = {"model", "n", "max_tokens", "max_completion_tokens", "timeout_s", "user", "metadata"}
-        return self.model_dump(mode="json", exclude=own, exclude_none=True)
+        ours = {"model", "n", "max_tokens", "max_completion_tokens", "timeout_s", "user"}
+        return self.model_dump(mode="json", exclude=ours | {"metadata"}, exclude_none=True)
 
     def numbered(self, number: int) -> ChatRequest:
         """The request for one of several answers, which differ also if there is a seed."""

@@ -40,10 +40,10 @@ class Classifier(RewardModel):
     """A reward model; raises ``ValueError`` if ``classifier.steps`` does not fit the engine's."""
 
     scores_turns = True
-    reads_rubric = False
 
     def __init__(self, config: ClassifierModel, engine: ClassifierEngine) -> None:
         self._config = config.classifier
+        self.reads_rubric = config.reads_rubric
         self.engine: ClassifierEngine = engine
         # vLLM's scheduler reserves a place for a generated token: a prompt that fills the whole
         # context and takes more than one step never finishes.
@@ -51,8 +51,8 @@ class Classifier(RewardModel):
         self._about = engine.describe()
         key = ";".join(f"{name}={value}" for name, value in self._about.items())
         settings = self._config.model_dump(exclude_none=True)
-        shown = ";".join(f"{name}={value}" for name, value in settings.items())
-        self._fingerprint = f"{key};context={engine.max_model_len};{shown}"
+        suffix = ";".join(f"{name}={value}" for name, value in settings.items())
+        self._fingerprint = f"{key};context={engine.max_model_len};{suffix}"
         self._tag = engine.tokenizer.encode_control(_TAG) if self._config.steps else []
         if bool(self._tag) is not engine.scores_steps or len(self._tag) > 1:
             scores = f"steps, by {_TAG}" if engine.scores_steps else "whole responses"
@@ -105,10 +105,10 @@ class Classifier(RewardModel):
         details: dict[str, Any] = {"logits": list(output.logits)}
         details |= {"cut_turns": cut_turns} if cut_turns else {}
         details |= {"cut_characters": cut_characters} if cut_characters else {}
-        about: dict[str, Any] = {"fingerprint": self._fingerprint, "usage": output.usage}
+        fields: dict[str, Any] = {"fingerprint": self._fingerprint, "usage": output.usage}
         if not all(map(math.isfinite, output.logits)):
             reason = "the model's logit is NaN or infinite; check its weights and dtype"
-            return failure(Status.ERROR, reason, **about)
+            return failure(Status.ERROR, reason, **fields)
         if self._config.steps:
             pairs = zip(output.logits[::2], output.logits[1::2], strict=True)
             if len(output.logits) != 2 * rendered.token_ids.count(*self._tag):
@@ -118,11 +118,11 @@ class Classifier(RewardModel):
             parts = {
                 f"step_{n}": Component(score=p, status=Status.OK) for n, p in enumerate(right, 1)
             }
-            about |= {"components": parts}
+            fields |= {"components": parts}
         else:
             score = self._normalised(output.logits)
         return ScoreResult(
-            status=Status.OK, score=score, source="classifier", details=details, **about
+            status=Status.OK, score=score, source="classifier", details=details, **fields
         )
 
     def _shown(

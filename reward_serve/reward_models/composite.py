@@ -131,7 +131,7 @@ class Composite(RewardModel):
     def __init__(self, config: CompositeModel, asks: Sequence[Ask]) -> None:
         self._config = config.composite
         self._members = {member.name: member for member in self._config.members}
-        self.reads_rubric = any(m.rubric is not False for m in self._config.members)
+        self.reads_rubric = config.reads_rubric
         self._asks = asks
         self._quorum = self._config.quorum or 1
         self.counts = {"agreed": 0, "disagreed": 0, "summed": 0, "failed": 0}
@@ -164,7 +164,7 @@ class Composite(RewardModel):
             for inner, part in (result.components or {}).items()
         }
         details: dict[str, Any] = {"members": _shown(results, _ABOUT_MEMBER)}
-        about: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "components": parts | nested,
             "details": details,
             "usage": summed_usage(list(results.values())),
@@ -176,11 +176,11 @@ class Composite(RewardModel):
         if len(scores) < self._quorum:
             status, reason = no_score(parts, self._quorum, "members")
             details |= retry_details(results.values())
-            return failure(status, reason, **about)
+            return failure(status, reason, **fields)
         score, label, disagreement = self._aggregate(scores)
         if disagreement is not None:
             details["disagreement"] = disagreement
-        return ScoreResult(status=Status.OK, score=score, source="composite", label=label, **about)
+        return ScoreResult(status=Status.OK, score=score, source="composite", label=label, **fields)
 
     def describe(self) -> dict[str, Any]:
         """Kind, members and settings."""
@@ -212,8 +212,8 @@ def _body(request: ScoreRequest, member: MemberConfig, within_s: float) -> dict[
     """The request for this member: with its template, and a rubric only if it reads one."""
     others = {"model", "id"} | ({"rubric"} if member.rubric is False else set())
     body = request.model_dump(mode="json", exclude_unset=True, exclude=others)
-    own = {"template": member.template} if member.template else {}
-    return {**body, **own, "timeout_s": within_s}
+    changed = {"template": member.template} if member.template else {}
+    return {**body, **changed, "timeout_s": within_s}
 
 
 def _digest(config: CompositeConfig | CascadeConfig, results: Iterable[ScoreResult]) -> str:
@@ -262,7 +262,7 @@ class Cascade(RewardModel):
     def __init__(self, config: CascadeModel, asks: Sequence[Ask]) -> None:
         self._config = config.cascade
         self._members = {member.name: member for member in self._config.members}
-        self.reads_rubric = any(m.rubric is not False for m in self._config.members)
+        self.reads_rubric = config.reads_rubric
         self._asks = asks
         self.counts = dict.fromkeys(self._members, 0)  # requests that each was asked
 

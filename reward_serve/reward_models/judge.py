@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import JudgeModel, RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Engine, Sampling
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, Renderer
@@ -66,11 +66,11 @@ class Judge(RewardModel):
     """A judge on one engine; raises ``LabelError`` if a label of its template is not one token."""
 
     scores_turns = True
-    reads_rubric = False
 
-    def __init__(self, config: JudgeModel | RemoteModel, engine: Engine) -> None:
+    def __init__(self, config: JudgeModel, engine: Engine) -> None:
         self._config: JudgeConfig = config.judge
-        self.source: Source = "remote" if isinstance(config, RemoteModel) else "judge"
+        self.reads_rubric = config.reads_rubric
+        self.source: Source = "remote" if config.remote else "judge"
         self.engine: Engine = engine
         max_bytes = int(config.cache.max_mib * 2**20)
         cache = CachingEngine(engine, max_bytes) if config.cache.enabled else None
@@ -80,7 +80,7 @@ class Judge(RewardModel):
         self._engine_fields = engine.describe()
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._engine_fields.items())
         self._blind = set[str]()  # templates that showed no question of a request
-        self._ends_thinking = isinstance(config, JudgeModel) and config.engine.ends_thinking
+        self._ends_thinking = config.engine.ends_thinking
         self.groups: GroupJudge | None = None
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from reward_serve.config.models import RemoteModel, RubricModel
+from reward_serve.config.models import RubricModel
 from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
@@ -48,14 +48,10 @@ _BACKSLASH = "\x1a"  # one character for another, so that places stay
 
 
 class RubricJudge(Judge):
-    """Judges criteria on one engine, for kind ``rubric`` or ``remote``; raises like ``Judge``."""
+    """Judges criteria on one engine; raises like ``Judge``."""
 
-    reads_rubric = True
-
-    def __init__(self, config: RubricModel | RemoteModel, engine: Engine) -> None:
+    def __init__(self, config: RubricModel, engine: Engine) -> None:
         super().__init__(config, engine)
-        if config.rubric is None:
-            raise ValueError(f"rubric: {config.name!r} has no such section")
         self._rubric = config.rubric
         self._named = {
             name: Rubric.validate_python(criteria)  # a path is read by resolve()

@@ -102,7 +102,7 @@ def _math(_: RuleConfig) -> Verifier:
 
     async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
         is_long, response = takes_long(request), request.judged
-        grades = [await off_loop(is_long, final_formula, response, each) for each in references]
+        grades = [await off_loop(is_long, final_formula, response, gold) for gold in references]
         calls = {
             place: (grade.answer, gold_answer(references[place]))
             for place, grade in enumerate(grades)
@@ -139,9 +139,9 @@ def _pattern(config: RuleConfig) -> Verifier:
             return [Grade(ABSTAINED, match.rule)]
         if match is None:
             return [visible.settled(Grade(WRONG, "no_match"))]
-        found, start, end = match
+        answer, start, end = match
         before, is_long = max(0, request.judged.rfind(visible.text)), takes_long(request)
-        grades = [await off_loop(is_long, grade_match, found, each) for each in references]
+        grades = [await off_loop(is_long, grade_match, answer, gold) for gold in references]
         span = (before + start, before + end)
         return [visible.settled(replace(grade, span=span)) for grade in grades]
 
@@ -168,7 +168,7 @@ def _calls(config: RuleConfig) -> Verifier:
         calls = [(call.function.name, call.function.arguments) for call in turn.tool_calls or ()]
         grade = partial(grade_calls, ordered=config.ordered)
         called, tools, is_long = calls or turn.text, request.tools or (), takes_long(request)
-        return [await off_loop(is_long, grade, called, each, tools) for each in references]
+        return [await off_loop(is_long, grade, called, gold, tools) for gold in references]
 
     fingerprint = f"verifier=tool_call;version={VERSION};ordered={config.ordered}"
     return Verifier(fingerprint, verify, reads_answers=False)
@@ -232,9 +232,9 @@ def own_function(path: str) -> Verifier:
         if value is None:
             return Grade(ABSTAINED, "function_abstains")
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
-            shown = f"{value!r:.40} ({type(value).__name__})"
+            text = f"{value!r:.40} ({type(value).__name__})"
             raise VerifierError(
-                f"rule.function {path}: returned {shown}; return a finite number, a bool, or None "
+                f"rule.function {path}: returned {text}; return a finite number, a bool, or None "
                 "to abstain"
             )
         return Grade(float(value), "function")
@@ -283,7 +283,7 @@ class RuleRewardModel(RewardModel):
 
     def __init__(self, config: RuleModel) -> None:
         self._name = config.rule.verifier
-        self.reads_rubric = self._name == "function"  # which gets the whole request
+        self.reads_rubric = config.reads_rubric
         self._verifier = make_verifier(config.rule)
 
     async def score(self, request: ScoreRequest, trace: Trace | None = None) -> ScoreResult:

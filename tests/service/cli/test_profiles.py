@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reward_serve.cli.profiles import FOLDER, Profile, find_profile
-from reward_serve.config.models import ClassifierModel, JudgeModel, RemoteModel
+from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.engines.vllm import engine_arguments
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.base import InvalidRequestError
@@ -60,11 +60,11 @@ def test_every_known_model_gets_its_profile(model: str, tmp_path: Path) -> None:
         if isinstance(fields, dict):
             written = getattr(profiled, part).model_dump()
             assert {name: written[name] for name in fields} == fields
-    if isinstance(profiled, JudgeModel | ClassifierModel):
-        assert profiled.engine.model == model
-        assert GIB.get(model, 0) / profiled.engine.tensor_parallel_size <= 64
+    if profiled.vllm:
+        assert profiled.vllm.model == model
+        assert GIB.get(model, 0) / profiled.vllm.tensor_parallel_size <= 64
     else:
-        assert (profiled.name, profiled.remote.model) == (model, model)
+        assert (profiled.name, profiled.checkpoint) == (model, model)
 
 
 def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
     parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(exit_on_error=False))
     for model in KNOWN:
         profiled = section(model, tmp_path)
-        if isinstance(profiled, RemoteModel):
+        if profiled.vllm is None:
             continue
-        arguments = engine_arguments(profiled.engine, model, profiled.resources.num_gpus)
+        arguments = engine_arguments(profiled.vllm, model, profiled.resources.num_gpus)
         words = []
         for name, value in arguments.items():
             option = name.replace("_", "-")
@@ -161,7 +161,7 @@ def test_a_model_that_must_think_is_never_asked_for_a_label(model: str) -> None:
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("--mode label: leave it out; it ")
     (configured,) = application(dry_run(model)).models
-    assert isinstance(configured, JudgeModel | RemoteModel)
+    assert isinstance(configured, JudgeModel)
     assert configured.judge.mode == "generate"
     with pytest.raises(InvalidRequestError, match=r"options\.mode: not allowed"):
         sampling_of(Options(mode="label"), configured.judge, "label", ends_thinking=False)
@@ -273,7 +273,8 @@ def test_an_endpoints_model_has_its_own_settings_and_no_others() -> None:
         (["Qwen/Qwen3-8B", "--kind", "remote"], {"requests_per_minute": None, "extra_body": {}}),
     ):
         (configured,) = application(dry_run(*arguments)).models
-        assert isinstance(configured, RemoteModel)
+        assert isinstance(configured, JudgeModel)
+        assert configured.remote
         assert configured.remote.model_dump().items() >= expected.items()
 
 

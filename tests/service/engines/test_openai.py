@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
 from reward_serve.config.engine import RemoteConfig
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Prompt, RefusedError, Sampling
 from reward_serve.engines.openai import OpenAIEngine, RemoteKeyError, remote_key
 from reward_serve.replica.admission import Admission
@@ -44,10 +44,10 @@ def completion(
     }
 
 
-def remote(**settings: Any) -> RemoteModel:
+def remote(**settings: Any) -> JudgeModel:
     """A model at an endpoint, by settings of section ``remote``."""
     given = {"name": "judge", "kind": "remote", "remote": {"model": "m", **settings}}
-    return RemoteModel.model_validate(given)
+    return JudgeModel.model_validate(given)
 
 
 class Endpoint:
@@ -80,7 +80,7 @@ class Endpoint:
     def scorer(self, **judge: Any) -> Scorer:
         config = {"name": "judge", "kind": "remote", "remote": {"model": "m"}}
         config["judge"] = {"rules_first": False, **judge}
-        model = Judge(RemoteModel.model_validate(config), self.engine())
+        model = Judge(JudgeModel.model_validate(config), self.engine())
         return Scorer("judge", model, Admission(8, 8))
 
 

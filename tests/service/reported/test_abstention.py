@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reward_serve.client import Client
-from reward_serve.config.models import CascadeModel, JudgeModel, RemoteModel, RubricModel
+from reward_serve.config.models import CascadeModel, JudgeModel, RubricModel
 from reward_serve.engines.base import LabelOutput, Prompt
 from reward_serve.explanation import Explanation
 from reward_serve.reward_models.composite import Cascade
@@ -117,9 +117,9 @@ def test_where_no_label_is_read_the_setting_is_refused_by_name(mode: str) -> Non
         JudgeModel.model_validate(
             {"name": "j", "kind": "judge", "judge": {"mode": mode, "min_probability": 0.8}}
         )
-    remote = {"name": "j", "kind": "remote", "remote": {"model": "m"}, "rubric": {}}
-    with pytest.raises(ValueError, match=r"judge.*min_probability: 0.8 has no effect"):
-        RemoteModel.model_validate(remote | {"judge": {"min_probability": 0.8}})
+    remote = {"name": "j", "kind": "rubric", "remote": {"model": "m"}, "rubric": {}}
+    with pytest.raises(ValueError, match=r"(?s)judge.*min_probability: 0.8 has no effect"):
+        RubricModel.model_validate(remote | {"judge": {"min_probability": 0.8}})
 
 
 async def test_an_undecided_criterion_is_absent_from_its_rubric() -> None:

@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from loadtests.endpoints import endpoint, reset
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import RubricModel
 from reward_serve.engines.base import Prompt, Sampling, TextOutput
 from reward_serve.engines.openai import OpenAIEngine, Window
 from reward_serve.replica.admission import Admission
@@ -90,12 +90,12 @@ async def test_an_engine_of_our_own_is_asked_again_only_if_it_samples() -> None:
 
 async def test_a_rubric_keeps_the_fuller_of_two_replies() -> None:
     criteria = [{"name": name, "text": f"Is it {name}?"} for name in "ab"]
-    config = {"name": "rubric", "kind": "remote", "remote": {"model": "m"}}
+    config = {"name": "rubric", "kind": "rubric", "remote": {"model": "m"}}
     config["rubric"] = {"rubrics": {"own": criteria}, "default": "own", "min_answered": 0.5}
     half, both = completion('{"a": "yes"}'), completion('{"a": "yes", "b": "no"}')
     for replies, answered in (((half, both), 2), ((half, SILENT), 1), ((SILENT, half), 1)):
         endpoint = Endpoint(*replies)
-        judge = RubricJudge(RemoteModel.model_validate(config), endpoint.engine())
+        judge = RubricJudge(RubricModel.model_validate(config), endpoint.engine())
         result = await Scorer("rubric", judge, Admission(8, 8)).score(
             {"response": "r", "question": "q"}
         )

@@ -24,7 +24,7 @@ import pytest
 
 from reward_serve.app import ingress_options
 from reward_serve.config.app import ServerConfig
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Prompt, RefusedError, Sampling
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.http import api
@@ -172,7 +172,7 @@ async def test_an_endpoints_redirect_is_not_followed(monkeypatch: pytest.MonkeyP
         to = {"Location": f"{inside.url}/v1/chat/completions"}
         endpoint.replies["/v1/chat/completions"] = Reply({}, 307, to)
         at = {"model": "m", "base_url": f"{endpoint.url}/v1", "max_retries": 0}
-        config = RemoteModel.model_validate({"name": "m", "kind": "remote", "remote": at})
+        config = JudgeModel.model_validate({"name": "m", "kind": "remote", "remote": at})
         with pytest.raises(RuntimeError, match=r"the endpoint .*307"):
             await OpenAIEngine(config).generate(Prompt(()), Sampling(8))
         assert (len(endpoint.calls), len(inside.calls)) == (1, 0)

@@ -18,7 +18,7 @@ import pytest
 
 from reward_serve import HttpRewardClient
 from reward_serve.client.check import examine_service
-from reward_serve.config.models import CompositeModel, RemoteModel
+from reward_serve.config.models import CompositeModel, JudgeModel
 from reward_serve.engines import openai
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.explanation import Explanation
@@ -99,18 +99,18 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     return free_port()
 
 
-def remote(port: int, model: str = "m", **settings: Any) -> RemoteModel:
+def remote(port: int, model: str = "m", **settings: Any) -> JudgeModel:
     judge = {"template": "similarity", "mode": "generate", "rules_first": False}
     at = {"model": model, "base_url": f"http://127.0.0.1:{port}/v1", "api_key_env": "JUDGE_KEY"}
     fields = {"name": "judge", "kind": "remote", "remote": at, "judge": judge}
-    return RemoteModel.model_validate({**fields, **settings})
+    return JudgeModel.model_validate({**fields, **settings})
 
 
-def judge_of(config: RemoteModel) -> Judge:
+def judge_of(config: JudgeModel) -> Judge:
     return Judge(config, OpenAIEngine(config))
 
 
-def scorer_of(config: RemoteModel) -> Scorer:
+def scorer_of(config: JudgeModel) -> Scorer:
     return Scorer("judge", judge_of(config), Admission(8, 64))
 
 

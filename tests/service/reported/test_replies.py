@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import JudgeModel, RubricModel
 from reward_serve.judging.critiques import tells
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
@@ -26,20 +26,22 @@ from tests.service.engines.test_openai import JSON, Endpoint, completion
 
 async def scored(reply: Any, kind: str, mode: str = "generate") -> dict[str, Any]:
     """The result of one request to a judge or rubric at an endpoint with this reply."""
-    config: dict[str, Any] = {"name": kind, "kind": "remote", "remote": {"model": "m"}}
+    config: dict[str, Any] = {"name": kind, "kind": kind, "remote": {"model": "m"}}
     config["judge"] = {"mode": mode}
     asked = {"response": "r", "question": "q"}
-    model: type[Judge] = Judge
     if kind == "rubric":
         criteria = [{"name": name, "text": f"Is it {name}?"} for name in "abc"]
         config["rubric"] = {"rubrics": {"own": criteria}, "default": "own"}
-        model = RubricJudge
     else:
         template = "similarity" if mode == "generate" else "final_answer"
         config["judge"] |= {"template": template, "rules_first": False}
         asked["reference"] = "1"
     engine = Endpoint(reply).engine()
-    judge = model(RemoteModel.model_validate(config), engine)
+    judge: Judge
+    if kind == "rubric":
+        judge = RubricJudge(RubricModel.model_validate(config), engine)
+    else:
+        judge = Judge(JudgeModel.model_validate(config), engine)
     result = await Scorer(kind, judge, Admission(8, 8)).score(asked)
     orjson.dumps(result)  # as the ingress writes it
     return result

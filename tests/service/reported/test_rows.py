@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from examples.gsm8k import prepare_dataset, tables
 from examples.tests.gsm8k.test_scripts import DEPLOYMENTS, Machine, run
-from reward_serve.config.models import JudgeModel, RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.openai import OpenAIEngine
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
@@ -111,7 +111,7 @@ def test_a_variable_of_skyrls_judge_reaches_the_judge(
         assert getattr(getattr(judge, section), name) == value
 
 
-def hosted(typed: str, folder: Path) -> RemoteModel:
+def hosted(typed: str, folder: Path) -> JudgeModel:
     """The judge that the script serves, in a checkout whose interpreter is a stand-in."""
     machine, root = Machine(folder), folder / "root"
     (root / ".venv" / "bin").mkdir(parents=True)
@@ -124,11 +124,11 @@ def hosted(typed: str, folder: Path) -> RemoteModel:
     assert done.returncode == 0, done.stderr
     first, *_ = [call for call in machine.calls() if "reward_serve serve" in call]
     (judge,) = application(dry_run(*served_by(first))).models
-    assert isinstance(judge, RemoteModel)
+    assert isinstance(judge, JudgeModel)
     return judge
 
 
-async def minute(judge: RemoteModel, api: OpenAIStandIn, callers: int, **asked: Any) -> list[Any]:
+async def minute(judge: JudgeModel, api: OpenAIStandIn, callers: int, **asked: Any) -> list[Any]:
     """The results of a minute of these callers, after the first verdict and a minute more."""
     http: Any = httpx.AsyncClient(transport=httpx.MockTransport(api))
     client = AsyncOpenAI(api_key="sk-0123456789", http_client=http)
@@ -180,7 +180,7 @@ async def test_a_parameter_that_an_endpoint_refuses_is_dropped_once_and_for_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (copied,) = application(dry_run("openai.yaml", "--set", "remote.model=my-deployment")).models
-    assert isinstance(copied, RemoteModel)
+    assert isinstance(copied, JudgeModel)
 
     class Renamed(OpenAIStandIn):
         """A reasoning model by a name of its own, whose refusals name no ``param``."""

@@ -13,10 +13,8 @@ from reward_serve.config.models import (
     CompositeModel,
     JudgeModel,
     ModelConfig,
-    RemoteModel,
     RubricModel,
     RuleModel,
-    reads_rubric,
 )
 
 REMOTE = {"name": "e", "kind": "remote", "remote": {"model": "gpt"}}
@@ -125,7 +123,7 @@ SECOND = {"model": "second"}
         (models(), "models: ", "found []"),
         ({"models": {}}, "models: must be a list (found a mapping)", "start each entry with '- '"),
         (models({"kind": "judge"}), "models.0.name: is missing", "add 'name: ...' to models.0"),
-        (models({"name": "a"}), "models.0.kind: must be one of 'judge', 'rubric', 'cl", "nothing"),
+        (models({"name": "a"}), "models.0.kind: must be one of 'judge', 'remote', 'r", "nothing"),
         (models({"name": "a", "kind": "jugde"}), "models.0.kind: must be one", "found 'jugde'"),
         (models("judge"), "models.0: must be a mapping (found 'judge')", "'field: value'"),
         (models({"name": "r\n", "kind": "rule"}), "models.0.name: ", r"found 'r\n'"),
@@ -267,6 +265,16 @@ SECOND = {"model": "second"}
             "add 'text: ...' to models.0.rubric.rubrics.s.0",
         ),
         (
+            models({"name": "e", "kind": "remote"}),
+            "models.0.remote.model: is missing",
+            "add 'model: ...' to models.0.remote",
+        ),
+        (
+            models({**REMOTE, "kind": "judge", "engine": {"model": "a/b"}}),
+            "models.0: engine: is not used beside remote",
+            "remove one of the two",
+        ),
+        (
             models({**REMOTE, "rubric": {}, "judge": {"mode": "label"}}),
             "models.0: judge.mode: an endpoint answers all criteria in one text",
             "set generate",
@@ -295,11 +303,22 @@ def test_a_key_in_the_file_itself_is_refused_and_not_repeated() -> None:
         {"name": "a", "kind": "judge", "resources": {"num_gpus": 0.25}},
         {"name": "a", "kind": "judge", "engine": {"tensor_parallel_size": 2}},
         {"name": "a", "kind": "rubric", "rubric": {"rubrics": {"s": [{"name": "b", "text": "c"}]}}},
+        REMOTE,
         {**REMOTE, "rubric": {}},
         combined("composite", "first", {"model": "judge", "application": "other"})["models"][2],
         combined("cascade", "first", "second", unsure=[0.1, 0.9])["models"][2],
     ],
-    ids=["rule", "cpu", "share", "two gpus", "rubric", "endpoint", "composite", "cascade"],
+    ids=[
+        "rule",
+        "cpu",
+        "share",
+        "two gpus",
+        "rubric",
+        "endpoint",
+        "criteria",
+        "composite",
+        "cascade",
+    ],
 )
 def test_a_parsed_model_reads_back_as_itself_in_the_replica(model: dict[str, Any]) -> None:
     others = combined("cascade", "first", "second")["models"][:2]
@@ -331,10 +350,20 @@ def test_a_rubrics_defaults_are_its_own() -> None:
         models({"name": "r", "kind": "rubric"}, {**REMOTE, "rubric": {}})
     ).models
     assert isinstance(engine, RubricModel)
-    assert isinstance(endpoint, RemoteModel)
+    assert isinstance(endpoint, RubricModel)
     assert (engine.judge.template, engine.judge.mode) == ("rubric", "label")
     assert (endpoint.judge.template, endpoint.judge.mode) == ("rubric", "generate")
     assert engine.max_concurrent_items == engine.engine.max_num_seqs // 4
+
+
+def test_remote_is_another_name_of_a_judge_or_a_rubric_at_an_endpoint() -> None:
+    kinds: dict[str, dict[str, Any]] = {"judge": {}, "rubric": {"rubric": {}}}
+    for kind, sections in kinds.items():
+        older, newer = AppConfig.parse(
+            models({**REMOTE, **sections}, {**REMOTE, **sections, "kind": kind, "name": "f"})
+        ).models
+        assert older == newer.model_copy(update={"name": "e", "kind": older.kind})
+        assert (newer.vllm, newer.resources.num_cpus, newer.max_concurrent_items) == (None, 1, 256)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +410,7 @@ def test_members_of_kinds_that_read_no_rubric_get_none() -> None:
         None,
         False,
     ]
-    readers = [model.name for model in (everything, *others) if reads_rubric(model)]
+    readers = [model.name for model in (everything, *others) if model.reads_rubric]
     assert readers == ["all", "rubric", "own", "criteria", "keen"]
 
 

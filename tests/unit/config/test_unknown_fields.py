@@ -17,7 +17,10 @@ Args = type[AppConfig | GatewayConfig]
     [
         ({"kind": "judge", "engine": {"num_gpus": 1}}, "move it to models.0.resources.num_gpus"),
         ({"kind": "rule", "gpus": 0}, "move it to models.0.resources.num_gpus"),
-        ({"kind": "judge", "judge": {"model": "x"}}, "move it to models.0.engine.model"),
+        (
+            {"kind": "judge", "judge": {"model": "x"}},
+            "move it to models.0.engine.model or models.0.remote.model",
+        ),
         (
             {"kind": "judge", "template": "x"},
             "move it to models.0.judge.template or models.0.group.template",
@@ -37,7 +40,7 @@ Args = type[AppConfig | GatewayConfig]
         ({"kind": "judge", "max_batch_items": 64}, "move it to server.max_batch_items"),
         ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
         ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge or rubric or classifier"),
-        ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric or remote"),
+        ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric"),
         (
             {"kind": "rule", "rule": {"max_model_len": 1}},
             "choose from function, ordered, pattern, verifier",
@@ -61,7 +64,7 @@ def misspelt(annotation: Any) -> Iterator[tuple[str, str, Any]]:
         tags = {
             name: get_args(field.annotation)[0]
             for name, field in fields.items()
-            if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+            if get_origin(field.annotation) is Literal and name == "kind"
         }
         for name, field in fields.items():
             wrong = name[0] + name

@@ -9,7 +9,7 @@ import pytest
 
 from reward_serve.config.engine import RemoteConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import RemoteModel
+from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import EngineError, LabelOutput, Prompt
 from reward_serve.explanation import ShownPrompt, Span
 from reward_serve.reward_models.base import Trace
@@ -96,7 +96,7 @@ async def test_an_endpoint_that_renders_itself_is_shown_as_messages() -> None:
 
     engine = FakeEndpoint()
     engine.tokenizer = None
-    config = RemoteModel(
+    config = JudgeModel(
         name="judge",
         kind="remote",
         remote=RemoteConfig(model="m", base_url="http://127.0.0.1:1", api_key_env=None),
