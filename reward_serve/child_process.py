@@ -3,7 +3,8 @@
 A hostile regular expression or formula can run forever inside one call of C code, which neither a
 signal handler nor another thread can interrupt. A child's CPU-time alarm has no handler, so it
 kills the process. The next one is forked from a process that has imported the function's module: an
-import of sympy takes a second, a fork some milliseconds.
+import of sympy takes a second, a fork some milliseconds. The standard library's forkserver would
+import Ray's worker with each, half a second, since that is ``__main__`` in a replica.
 
 An item's calls together have ``_QUICK_S`` seconds of CPU time in the quick lane. What is left then
 goes to the slow lane, as does at once what was slow before. Items wait for a lane by key and batch,
@@ -83,17 +84,16 @@ class ChildProcess:
         left = [call for call in dict.fromkeys(calls) if not self._known.get(hash(call))]
         for lane in (self._quick, self._slow):
             slow = [call for call in left if hash(call) in self._known]
-            asked = [call for call in left if call not in slow]
-            asked += slow if lane is self._slow else []
-            if not asked:
+            sent = [call for call in left if call not in slow]
+            sent += slow if lane is self._slow else []
+            if not sent:
                 continue
             async with lanes(lane, lane.width) if lanes else nullcontext():
-                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, asked))
-            values |= zip(asked, answers, strict=False)
+                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, sent))
+            values |= zip(sent, answers, strict=False)
             left = [call for call in left if call not in values]
-            if len(answers) < len(asked):
-                alone = lane is self._slow and not answers
-                self._known[hash(asked[len(answers)])] = alone
+            if len(answers) < len(sent):
+                self._known[hash(sent[len(answers)])] = lane is self._slow and not answers
                 if len(self._known) > _MAX_KNOWN:
                     del self._known[next(iter(self._known))]
         too_slow = UndecidedError("too_slow", f"more than {self._limit_s:g} s of CPU time")
