@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -161,7 +162,7 @@ class Scorer:
         """
         times, trace = Times(time.monotonic()), Trace()
         result = await self._result(request, times, origin, trace)
-        prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
+        prompts = await off_loop(math.inf, lambda: [shown() for shown in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
             result=ScoreResult.model_validate(result),

@@ -41,7 +41,7 @@ from reward_serve.judging.rendering import (
 )
 from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import as_json
-from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
+from reward_serve.off_loop import RENDERED, grading_cost, off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     InvalidRequestError,
@@ -358,7 +358,7 @@ class Comparison:
         try:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
-                    self._is_long(),
+                    self._rendering_cost(),
                     self.judge.renderer.render,
                     template,
                     fields,
@@ -391,8 +391,8 @@ class Comparison:
             status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
         )
 
-    def _is_long(self) -> bool:
-        """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
+    def _rendering_cost(self) -> int:
+        """The cost of the prompts of all references, or of the rules if that is more.
 
         Items whose rules ran in the thread return to the event loop several at once, so their
         prompts are rendered there too.
@@ -404,7 +404,7 @@ class Comparison:
             response = sizes["messages"] + sizes["tools"]
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
-        return takes_long(request) or prompts > LONG_PROMPT
+        return max(grading_cost(request), RENDERED * prompts)
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         template, mode = self.template, self.mode
@@ -658,9 +658,9 @@ class Judge(RewardModel):
         request, name = comparison.request, comparison.template.rules
         if name is None or not request.references:
             return None
-        is_long, texts = takes_long(request), (request.judged, request.references)
+        cost, texts = grading_cost(request), (request.judged, request.references)
         with timed(comparison.trace, "rules"):
-            grade = await off_loop(is_long, RULES[name], *texts)
+            grade = await off_loop(cost, RULES[name], *texts)
         if comparison.trace is not None:
             comparison.trace.graded(grade, request)
         return grade
