@@ -25,15 +25,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from reward_serve_answers import UndecidedError, VerifierError
-
-if TYPE_CHECKING:
-    from reward_serve.engines.base import Lanes
 
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
@@ -45,6 +43,15 @@ _SLOW_WALL = 60
 _START_S = 30.0  # for the first process, which may import sympy
 
 _Call = tuple[str, ...]
+
+LANES: ContextVar[Callable[[object, int], AbstractAsyncContextManager[None]]] = ContextVar(
+    "lanes", default=lambda lane, slots: nullcontext()
+)
+"""Gives an item's slot to others; then waits for and holds one of a lane's, by key and batch too.
+
+Takes what identifies the lane, and its slots. Raises ``OverloadedError`` if the lane is too slow
+for the item's deadline. By default, items wait for a lane in the order of calls.
+"""
 
 
 class ChildProcess:
@@ -70,11 +77,11 @@ class ChildProcess:
         self._lock = threading.Lock()
         self._forker: _Forker | None = None
 
-    async def call(self, *calls: _Call, lanes: Lanes | None = None) -> list[Any]:
+    async def call(self, *calls: _Call) -> list[Any]:
         """The function's value for the arguments of each of an item's calls, in order.
 
         It is an ``UndecidedError`` for a call that raised, that exceeded the item's CPU time, or
-        was not reached in it. Without ``lanes``, items wait for a lane in the order of calls.
+        was not reached in it.
 
         Raises:
             VerifierError: the process did not answer in time, or ended for another reason.
@@ -88,7 +95,7 @@ class ChildProcess:
             sent += slow if lane is self._slow else []
             if not sent:
                 continue
-            async with lanes(lane, lane.width) if lanes else nullcontext():
+            async with LANES.get()(lane, lane.width):
                 answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, sent))
             values |= zip(sent, answers, strict=False)
             left = [call for call in left if call not in values]

@@ -18,7 +18,8 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from reward_serve.engines.base import LANES, TURN, EngineError, OverloadedError
+from reward_serve.child_process import LANES
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.reward_models.base import DeadlinePassedError
 from reward_serve.routing.dispatch import cancelled_by_caller
 

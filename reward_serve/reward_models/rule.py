@@ -20,7 +20,6 @@ from typing import Any
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
-from reward_serve.engines.base import LANES
 from reward_serve.off_loop import grading_cost, off_loop
 from reward_serve.reward_models.base import (
     InvalidRequestError,
@@ -108,7 +107,7 @@ def _math(_: RuleConfig) -> Verifier:
             for place, grade in enumerate(grades)
             if grade.rule == FORMULA and grade.answer is not None
         }
-        values = await child.call(*calls.values(), lanes=LANES.get())
+        values = await child.call(*calls.values())
         for place, value in zip(calls, values, strict=True):
             grades[place] = _grade(value, calls[place][0], not_latex(references[place]))
         return grades
@@ -134,7 +133,7 @@ def _pattern(config: RuleConfig) -> Verifier:
         visible = read_thinking(request.judged)
         if reads_tags:
             visible = Visible(request.judged, request.judged)
-        (match,) = await child.call((pattern, visible.text), lanes=LANES.get())
+        (match,) = await child.call((pattern, visible.text))
         if isinstance(match, UndecidedError):
             return [Grade(ABSTAINED, match.rule)]
         if match is None:
@@ -180,7 +179,7 @@ def _schema(_: RuleConfig) -> Verifier:
 
     async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
         calls = [(request.judged, reference) for reference in references]
-        values = await child.call(*calls, lanes=LANES.get())
+        values = await child.call(*calls)
         return [_grade(value, None, "") for value in values]
 
     library = installed_version("jsonschema")
