@@ -35,11 +35,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 # By default Ray runs its workers, and so replicas and engines, at nice 15.
 export RAY_worker_niceness ?= 0
 
-DATA ?=
-OUT ?=
-ONLY ?=
 RULES ?= on
-ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve image wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
