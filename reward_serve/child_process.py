@@ -25,7 +25,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import ContextVar
@@ -117,9 +117,13 @@ class ChildProcess:
 
     def _ask(self, lane: _Lane, calls: list[_Call]) -> list[Any]:
         """The calls' values, without those after the lane's limit."""
-        worker = self._worker()
+        worker, answers = self._worker(), list[str]()
+        worker.channel.settimeout(lane.wall_s)
         try:
-            answers = worker.exchange([lane.limit_s, *calls], lane.wall_s)
+            with suppress(ConnectionError), worker.channel.makefile("r", encoding="utf-8") as lines:
+                worker.channel.sendall(json.dumps([lane.limit_s, *calls]).encode() + b"\n")
+                while len(answers) < len(calls) and (line := lines.readline()).endswith("\n"):
+                    answers.append(line)
         except TimeoutError:
             worker.forker.end(worker)
             raise VerifierError(
@@ -159,16 +163,6 @@ class _Worker(NamedTuple):
     forker: _Forker
     process: int
     channel: socket.socket
-
-    def exchange(self, message: Sequence[Any], wall_s: float) -> list[str]:
-        """The answer to each call of a message, until the process ended."""
-        self.channel.settimeout(wall_s)
-        answers: list[str] = []
-        with suppress(ConnectionError), self.channel.makefile("r", encoding="utf-8") as lines:
-            self.channel.sendall(json.dumps(message).encode() + b"\n")
-            while len(answers) < len(message) - 1 and (line := lines.readline()).endswith("\n"):
-                answers.append(line)
-        return answers
 
 
 class _Forker:
