@@ -6,18 +6,12 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 VERL := .venv-verl
-VERL_STAMP := $(VERL)/.installed
 POOL := .venv-pool
-POOL_STAMP := $(POOL)/.installed
 DOCS := .venv-docs
-DOCS_STAMP := $(DOCS)/.installed
 SKYRL := .skyrl
-SKYRL_STAMP := $(SKYRL)/.installed
 CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
 SKY := $(CACHE)/skypilot
-SKY_STAMP := $(SKY)/.installed
 TINKER := $(CACHE)/tinker
-TINKER_STAMP := $(TINKER)/.installed
 # pyenv's shim for a version that is not its current one fails.
 PYTHON312 ?= $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.12.*/bin/python3.12) python3.12)
 
@@ -41,11 +35,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 # By default Ray runs its workers, and so replicas and engines, at nice 15.
 export RAY_worker_niceness ?= 0
 
-DATA ?=
-OUT ?=
-ONLY ?=
 RULES ?= on
-ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve image wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
@@ -84,61 +74,46 @@ wheels: $(STAMP)  ## Build every distribution's wheel into dist/ (OUT=)
 	@for each in $(WHEELS); do $(UV) build --quiet --wheel --out-dir "$(or $(OUT),dist)" $$each || exit 1; done
 	@ls "$(or $(OUT),dist)"
 
-$(DOCS_STAMP): $(STAMP) requirements/docs.txt
-	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	$(UV) pip install --quiet --python $(DOCS)/bin/python --no-deps -r requirements/docs.txt
-	@touch $@
-
-docs: $(DOCS_STAMP)  ## Rewrite the generated reference; build the documentation into site/, strictly
+docs: $(DOCS)/.installed  ## Rewrite the generated reference; build the documentation into site/, strictly
 	$(BIN)/python -m docs.generate
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict # with --quiet, warnings do not fail
 
 train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train file (DATA= OUT=)
 	$(BIN)/python -m reward_serve_judge.training $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
-grpo: $(STAMP) $(TINKER_STAMP)  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: every run, hours)
+grpo: $(STAMP) $(TINKER)/.installed  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: every run, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-$(SKY_STAMP): $(STAMP) requirements/sky.txt
-	@test -x $(SKY)/bin/python || $(UV) venv --quiet --python $(PYTHON) $(SKY)
-	$(UV) pip install --quiet --python $(SKY)/bin/python --no-deps -r requirements/sky.txt
-	@touch $@
-
-test-all: $(STAMP) $(SKY_STAMP)  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
+test-all: $(STAMP) $(SKY)/.installed  ## Every test: whole tables, faults in real time, examples, load tests, the workbench in Chromium
 	SKYPILOT_PYTHON="$(SKY)/bin/python" $(BIN)/python -m pytest -n 2
 
-$(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
-	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
-	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps -r requirements/verl.txt
-	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable answers --editable clients/verl
-	@touch $@
-
+# An environment beside .venv: its folder, its file in requirements/, its Python, what is editable in it.
+define environment
+$1/.installed: $(STAMP) requirements/$2.txt $(4:%=%/pyproject.toml)
+	@$3 --version >/dev/null 2>&1 || { echo "requirements/$2.txt needs $3, which does not run: install it \
+	(uv python install 3.12), or name it: make $$@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
+	@test -x $1/bin/python || $(UV) venv --quiet --python $3 $1
+	$(UV) pip install --quiet --python $1/bin/python --no-deps -r requirements/$2.txt $(4:%=--editable %)
+	@touch $$@
+endef
+$(eval $(call environment,$(DOCS),docs,$(PYTHON)))
+$(eval $(call environment,$(SKY),sky,$(PYTHON)))
+$(eval $(call environment,$(VERL),verl,$(PYTHON),. answers clients/verl))
 # Judges of verifiers and NeMo Gym, which ask the service over HTTP and share nothing with it.
-$(POOL_STAMP): $(STAMP) requirements/pool.txt
-	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "NeMo Gym needs Python 3.12, and $(PYTHON312) does not run: \
-	install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
-	@test -x $(POOL)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(POOL)
-	$(UV) pip install --quiet --python $(POOL)/bin/python --no-deps -r requirements/pool.txt
-	@touch $@
+$(eval $(call environment,$(POOL),pool,$(PYTHON312)))
+# 6 GB, hence in the cache, where checkouts share it.
+$(eval $(call environment,$(TINKER),tinker,$(PYTHON312)))
 
 # skyrl asks for Python 3.12, for which there is no CPU build of torch everywhere.
-$(SKYRL_STAMP): $(STAMP) requirements/skyrl.txt
+$(SKYRL)/.installed: $(STAMP) requirements/skyrl.txt
 	$(UV) pip install --quiet --target $(SKYRL) --python $(BIN)/python --python-version 3.12 --no-deps \
 	    -r requirements/skyrl.txt
 	@touch $@
 
-# 6 GB, hence in the cache, where checkouts share it.
-$(TINKER_STAMP): $(STAMP) requirements/tinker.txt
-	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "SkyRL's engine needs Python 3.12, and $(PYTHON312) does not \
-	run: install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
-	@test -x $(TINKER)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(TINKER)
-	$(UV) pip install --quiet --python $(TINKER)/bin/python --no-deps -r requirements/tinker.txt
-	@touch $@
-
-test-clients: $(VERL_STAMP) $(SKYRL_STAMP) $(POOL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the judges of verifiers and NeMo Gym
+test-clients: $(VERL)/.installed $(SKYRL)/.installed $(POOL)/.installed  ## The adapters in verl's, SkyRL's and TRL's own code; the judges of verifiers and NeMo Gym
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests

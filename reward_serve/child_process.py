@@ -3,7 +3,8 @@
 A hostile regular expression or formula can run forever inside one call of C code, which neither a
 signal handler nor another thread can interrupt. A child's CPU-time alarm has no handler, so it
 kills the process. The next one is forked from a process that has imported the function's module: an
-import of sympy takes a second, a fork some milliseconds.
+import of sympy takes a second, a fork some milliseconds. The standard library's forkserver would
+import Ray's worker with each, half a second, since that is ``__main__`` in a replica.
 
 An item's calls together have ``_QUICK_S`` seconds of CPU time in the quick lane. What is left then
 goes to the slow lane, as does at once what was slow before. Items wait for a lane by key and batch,
@@ -24,15 +25,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from reward_serve_answers import UndecidedError, VerifierError
-
-if TYPE_CHECKING:
-    from reward_serve.engines.base import Lanes
 
 _MEMORY_BYTES = 2**30
 _QUICK_S = 0.15
@@ -44,6 +43,15 @@ _SLOW_WALL = 60
 _START_S = 30.0  # for the first process, which may import sympy
 
 _Call = tuple[str, ...]
+
+LANES: ContextVar[Callable[[object, int], AbstractAsyncContextManager[None]]] = ContextVar(
+    "lanes", default=lambda lane, slots: nullcontext()
+)
+"""Gives an item's slot to others; then waits for and holds one of a lane's, by key and batch too.
+
+Takes what identifies the lane, and its slots. Raises ``OverloadedError`` if the lane is too slow
+for the item's deadline. By default, items wait for a lane in the order of calls.
+"""
 
 
 class ChildProcess:
@@ -69,11 +77,11 @@ class ChildProcess:
         self._lock = threading.Lock()
         self._forker: _Forker | None = None
 
-    async def call(self, *calls: _Call, lanes: Lanes | None = None) -> list[Any]:
+    async def call(self, *calls: _Call) -> list[Any]:
         """The function's value for the arguments of each of an item's calls, in order.
 
         It is an ``UndecidedError`` for a call that raised, that exceeded the item's CPU time, or
-        was not reached in it. Without ``lanes``, items wait for a lane in the order of calls.
+        was not reached in it.
 
         Raises:
             VerifierError: the process did not answer in time, or ended for another reason.
@@ -83,17 +91,16 @@ class ChildProcess:
         left = [call for call in dict.fromkeys(calls) if not self._known.get(hash(call))]
         for lane in (self._quick, self._slow):
             slow = [call for call in left if hash(call) in self._known]
-            asked = [call for call in left if call not in slow]
-            asked += slow if lane is self._slow else []
-            if not asked:
+            sent = [call for call in left if call not in slow]
+            sent += slow if lane is self._slow else []
+            if not sent:
                 continue
-            async with lanes(lane, lane.width) if lanes else nullcontext():
-                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, asked))
-            values |= zip(asked, answers, strict=False)
+            async with LANES.get()(lane, lane.width):
+                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, sent))
+            values |= zip(sent, answers, strict=False)
             left = [call for call in left if call not in values]
-            if len(answers) < len(asked):
-                alone = lane is self._slow and not answers
-                self._known[hash(asked[len(answers)])] = alone
+            if len(answers) < len(sent):
+                self._known[hash(sent[len(answers)])] = lane is self._slow and not answers
                 if len(self._known) > _MAX_KNOWN:
                     del self._known[next(iter(self._known))]
         too_slow = UndecidedError("too_slow", f"more than {self._limit_s:g} s of CPU time")
@@ -110,9 +117,13 @@ class ChildProcess:
 
     def _ask(self, lane: _Lane, calls: list[_Call]) -> list[Any]:
         """The calls' values, without those after the lane's limit."""
-        worker = self._worker()
+        worker, answers = self._worker(), list[str]()
+        worker.channel.settimeout(lane.wall_s)
         try:
-            answers = worker.exchange([lane.limit_s, *calls], lane.wall_s)
+            with suppress(ConnectionError), worker.channel.makefile("r", encoding="utf-8") as lines:
+                worker.channel.sendall(json.dumps([lane.limit_s, *calls]).encode() + b"\n")
+                while len(answers) < len(calls) and (line := lines.readline()).endswith("\n"):
+                    answers.append(line)
         except TimeoutError:
             worker.forker.end(worker)
             raise VerifierError(
@@ -152,16 +163,6 @@ class _Worker(NamedTuple):
     forker: _Forker
     process: int
     channel: socket.socket
-
-    def exchange(self, message: Sequence[Any], wall_s: float) -> list[str]:
-        """The answer to each call of a message, until the process ended."""
-        self.channel.settimeout(wall_s)
-        answers: list[str] = []
-        with suppress(ConnectionError), self.channel.makefile("r", encoding="utf-8") as lines:
-            self.channel.sendall(json.dumps(message).encode() + b"\n")
-            while len(answers) < len(message) - 1 and (line := lines.readline()).endswith("\n"):
-                answers.append(line)
-        return answers
 
 
 class _Forker:

@@ -68,9 +68,9 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):
-        return [with_texts(each, change) for each in value]
+        return [with_texts(item, change) for item in value]
     if isinstance(value, Mapping):
-        return {change(key): with_texts(each, change) for key, each in value.items()}
+        return {change(key): with_texts(item, change) for key, item in value.items()}
     return value
 
 
@@ -129,8 +129,8 @@ class ToolCall(BaseModel, extra="forbid"):
     @classmethod
     def _may_be_flat(cls, call: Any) -> Any:
         if isinstance(call, Mapping) and "name" in call and "function" not in call:
-            own = {key: call[key] for key in ("id", "type") if key in call}
-            return {**own, "function": {k: v for k, v in call.items() if k not in own}}
+            outer = {key: call[key] for key in ("id", "type") if key in call}
+            return {**outer, "function": {k: v for k, v in call.items() if k not in outer}}
         return _without_empty(call, cls) if isinstance(call, Mapping) else call
 
     @cached_property  # the states of a conversation show it again

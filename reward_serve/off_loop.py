@@ -18,19 +18,20 @@ from reward_serve.schema import ScoreRequest
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONG_PROMPT = 2**12  # characters of a prompt that take some 30 ms to render at worst
-_LONG = 2**14  # bytes of several references, or of a response for each of them
-_LONG_RESPONSE = 2**16  # a thread costs more than the rules of a usual rollout, 0.6 ms in 32 KB
+LIMIT = 2**16  # characters of a usual rollout; its rules take 1 ms, and a thread costs more
+RENDERED = 16  # what a prompt's character costs: 2**12 of them take some 30 ms at worst
+_REPEATED = 4  # what a character costs that is read for each of several references
 _REST_S = 0.0005  # so that a series of calls does not win every race for the GIL
 _thread = ThreadPoolExecutor(1, thread_name_prefix="long-texts")  # several would share the GIL
 
 
-async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call the function; if ``is_long``, in the thread that all long work shares.
+async def off_loop(cost: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call the function; if it costs more than ``LIMIT``, in the thread that all long work shares.
 
-    A cancelled call is not started, or its result is dropped.
+    ``cost`` is the characters of a response that rules would read in the same time. A cancelled
+    call is not started, or its result is dropped.
     """
-    if not is_long:
+    if cost <= LIMIT:
         return function(*args, **kwargs)
 
     def run() -> R:
@@ -40,10 +41,10 @@ async def off_loop(is_long: bool, function: Callable[P, R], *args: P.args, **kwa
     return await asyncio.get_running_loop().run_in_executor(_thread, run)
 
 
-def takes_long(request: ScoreRequest) -> bool:
-    """Whether grading by rules, which takes up to 50 ms, could block the event loop for long."""
-    spoken = (turn.size for turn in reversed(request.messages or ()) if turn.role == "assistant")
-    judged = next(spoken, 0) if request.response is None else utf8_bytes(request.response)
+def grading_cost(request: ScoreRequest) -> int:
+    """The cost of grading by rules."""
+    turns = (turn.size for turn in reversed(request.messages or ()) if turn.role == "assistant")
+    judged = next(turns, 0) if request.response is None else utf8_bytes(request.response)
     references = request.references
     repeated = judged * len(references) if len(references) > 1 else 0
-    return judged > _LONG_RESPONSE or repeated + sum(map(utf8_bytes, references)) > _LONG
+    return max(judged, _REPEATED * (repeated + sum(map(utf8_bytes, references))))

@@ -150,12 +150,8 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         _faults.append(f"imported {arguments[0]}")
     elif event == "socket.connect":
         address = arguments[1]
-        if isinstance(address, tuple) and not _is_loopback(str(address[0])):
+        if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
             _faults.append(f"connected to {address}")
-
-
-def _is_loopback(host: str) -> bool:
-    return host.startswith("127.") or host in ("::1", "localhost")
 
 
 sys.addaudithook(_watch)

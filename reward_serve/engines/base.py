@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,15 +12,6 @@ from reward_serve.schema import Usage
 
 TURN: ContextVar[int] = ContextVar("turn", default=0)
 """An item's place in line at the engine, lowest first, so that keys share it too."""
-
-Lanes = Callable[[object, int], AbstractAsyncContextManager[None]]
-
-LANES: ContextVar[Lanes | None] = ContextVar("lanes", default=None)
-"""Gives an item's slot to others; then waits for and holds one of a lane's, by key and batch too.
-
-Takes what identifies the lane, and its slots. Raises ``OverloadedError`` if the lane is too slow
-for the item's deadline.
-"""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 

@@ -23,6 +23,8 @@ def is_folder(model: str) -> bool:
 
 def check_checkpoint(model: str) -> Path:
     """The folder; raises ``CheckpointError`` if a file is missing or truncated."""
+    from safetensors import SafetensorError, safe_open
+
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise CheckpointError(
@@ -40,7 +42,14 @@ def check_checkpoint(model: str) -> Path:
     index = folder / "model.safetensors.index.json"
     indexed = read_json(index).get("weight_map", {}) if index.is_file() else {}
     for shard in {*folder.glob("*.safetensors"), *map(folder.joinpath, indexed.values())}:
-        _check_safetensors(shard)
+        try:
+            with safe_open(shard, framework="np"):
+                pass  # the header parses, and the tensors fill the rest of the file
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"engine.model: {shard} is unreadable, truncated or not a safetensors file "
+                f"({error}); copy the model again"
+            ) from None
     return folder
 
 
@@ -115,18 +124,4 @@ def read_json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"engine.model: {path} is missing or not JSON ({error}); copy the model again"
-        ) from None
-
-
-def _check_safetensors(path: Path) -> None:
-    """The header must parse, and the tensors must fill the rest of the file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np"):
-            pass
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"engine.model: {path} is unreadable, truncated or not a safetensors file ({error}); "
-            "copy the model again"
         ) from None

@@ -139,7 +139,7 @@ class OpenAIEngine(FrozenModel):
         self._name = f"the endpoint {self._url} (model {config.model}, key {key})"
         self._replied = self._is_refusal = False
         self._down_since, self._code = 0.0, 0
-        self._probing: asyncio.Future[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         reasoning = _REASONING.match(config.model) is not None
         self._limit = "max_completion_tokens" if reasoning else "max_tokens"
         refused = ("temperature", "top_p", "seed") if reasoning else ()
@@ -279,25 +279,22 @@ class OpenAIEngine(FrozenModel):
     async def _suspected(self, fault: openai.OpenAIError) -> None:
         """After a failed call; raises EndpointDownError if the failure is the endpoint's."""
         if self.outage is None and _is_down(fault):
-            probing = self._probing
-            if probing is None or probing.done():
-                probing = self._start_probe()
-            await asyncio.shield(probing)
+            if self._probing is None or self._probing.done():
+                self._probing = asyncio.create_task(self._probe())
+            await asyncio.shield(self._probing)
         self._check()
 
-    def _start_probe(self) -> asyncio.Future[None]:
-        self._probing = asyncio.ensure_future(self._probe())
-        return self._probing
-
-    async def _probe(self) -> None:
+    async def _probe(self, after_s: float = 0.0) -> None:
         import openai
 
+        await asyncio.sleep(after_s)
         client = self._client.with_options(max_retries=0, timeout=_PROBE_S)
         try:
             await self._create(client, [{"role": "user", "content": "1"}], {self._limit: 1})
         except openai.OpenAIError as fault:
             if _is_down(fault):
                 self._went_down(fault)
+                self._probing = asyncio.create_task(self._probe(_PROBE_EVERY_S))
                 return
         if self.outage is not None:
             self.outage, down_s = None, time.monotonic() - self._down_since
@@ -313,7 +310,6 @@ class OpenAIEngine(FrozenModel):
             self.outage = f"{self._name}: {quoted}; {remedy}"
             self._code, self._is_refusal = code, code in _REFUSED and not self._replied
             logger.warning("%s; probing every %g s", self.outage, _PROBE_EVERY_S)
-        asyncio.get_running_loop().call_later(_PROBE_EVERY_S, self._start_probe)
 
     def _check_images(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Refuse to make the endpoint fetch an address of the caller's choice."""

@@ -11,7 +11,8 @@ import json
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -267,18 +268,15 @@ class VllmRunner(FrozenModel):
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         output, tokens, number = None, self._input(token_ids), str(next(self._numbers))
-        self._progress.submitted()
-        try:
-            async for step in call(tokens, params, number, priority=TURN.get()):
-                output = step
-                self._progress.advanced()
-        except (EngineDeadError, EngineGenerateError) as error:
-            raise EngineError(f"{type(error).__name__}: {error}") from error
-        finally:
-            answered = output is not None and output.finished
-            self._progress.ended(answered)
-        if not answered:
-            raise EngineError("the engine ended the request without an answer")
+        with self._progress.request():
+            try:
+                async for step in call(tokens, params, number, priority=TURN.get()):
+                    output = step
+                    self._progress.advanced()
+            except (EngineDeadError, EngineGenerateError) as error:
+                raise EngineError(f"{type(error).__name__}: {error}") from error
+            if output is None or not output.finished:
+                raise EngineError("the engine ended the request without an answer")
         return output
 
 
@@ -293,21 +291,21 @@ class Progress:
         self._waiting_since: float | None = None
         self._in_flight = 0
 
-    def submitted(self) -> None:
-        """Record that a request was passed to the engine."""
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Pass a request to the engine in this block, which an exception leaves without answer."""
         self._in_flight += 1
         if self._waiting_since is None:
-            self._waiting_since = time.monotonic()
+            self.advanced()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+        self._waiting_since = time.monotonic() if self._in_flight else None
 
     def advanced(self) -> None:
         """Record that the engine produced output."""
         self._waiting_since = time.monotonic()
-
-    def ended(self, answered: bool) -> None:
-        """Record that a request ended, with an answer or without one."""
-        self._in_flight -= 1
-        if answered:
-            self._waiting_since = time.monotonic() if self._in_flight else None
 
     @property
     def stalled_s(self) -> float:
@@ -336,8 +334,9 @@ class VllmEngine(VllmRunner):
             skip_clone=True,
         )
         output = await self._run(self._llm.generate, prompt.token_ids, params)
-        found = output.outputs[0].logprobs[0]
-        return LabelOutput({label: found[i].logprob for label, i in ids.items()}, _usage(output, 1))
+        tokens = output.outputs[0].logprobs[0]
+        logprobs = {label: tokens[token].logprob for label, token in ids.items()}
+        return LabelOutput(logprobs, _usage(output, 1))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Generate the assistant's reply."""
@@ -364,15 +363,12 @@ class VllmEngine(VllmRunner):
 
         if "tools" in body and self._config.tool_call_parser is None:
             raise RefusedError("tools: need engine.tool_call_parser, such as hermes, here")
-        answer = None
-        self._progress.submitted()
-        try:
-            serving, request = await asyncio.to_thread(self._prepared_chat, body, max_tokens)
-            answer = await serving.create_chat_completion(request)
-        except Exception as error:  # sorted into the caller's errors and others
-            answer = create_error_response(error)
-        finally:
-            self._progress.ended(answer is not None)
+        with self._progress.request():
+            try:
+                serving, request = await asyncio.to_thread(self._prepared_chat, body, max_tokens)
+                answer = await serving.create_chat_completion(request)
+            except Exception as error:  # sorted into the caller's errors and others
+                answer = create_error_response(error)
         if not isinstance(answer, ErrorResponse):
             return dict(answer.model_dump(mode="json"))
         if answer.error.message == "Client disconnected":  # vLLM has caught the cancellation
@@ -385,10 +381,10 @@ class VllmEngine(VllmRunner):
         def defused(text: str) -> str:  # chat templates read the tags of thoughts themselves
             return re.sub("\u2039(/?think>)", r"<\1", self.tokenizer.defused(text))
 
-        serving, shown = copy(self._serving), {"messages", "tools", "chat_template_kwargs"}
+        serving, texts = copy(self._serving), {"messages", "tools", "chat_template_kwargs"}
         serving.override_max_tokens = max_tokens  # or what is left of the context, if less
         return serving, ChatCompletionRequest.model_validate(
-            {k: with_texts(v, defused) if k in shown else v for k, v in body.items()}
+            {k: with_texts(v, defused) if k in texts else v for k, v in body.items()}
             | {"priority": TURN.get()}
         )
 
@@ -528,11 +524,11 @@ class ChatTokenizer:
         """
         encoding = self._encoding(text)
         if not self._special.isdisjoint(encoding.ids):
-            shown = list(text)
+            characters = list(text)
             for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
                 if token in self._special:
-                    shown[start:end] = "?" * (end - start)
-            return self.encode_plain("".join(shown))
+                    characters[start:end] = "?" * (end - start)
+            return self.encode_plain("".join(characters))
         return encoding.ids, _Starts(encoding)
 
     def _encoding(self, text: str) -> Any:

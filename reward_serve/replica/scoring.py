@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -105,10 +106,10 @@ class Scorer:
         if parsed is not None:
             shared = parsed.as_single()
             pairs = zip(parsed.responses, finished["results"], strict=True)
-            for place, (response, each) in enumerate(pairs):
+            for place, (response, member) in enumerate(pairs):
                 key = {"sample": f"{parsed.group}-{place}"} if parsed.group else {}
-                own = {"response": response, "metadata": {**(parsed.metadata or {}), **key}}
-                self._observe(shared.model_copy(update=own), each, times)
+                fields = {"response": response, "metadata": {**(parsed.metadata or {}), **key}}
+                self._observe(shared.model_copy(update=fields), member, times)
         return finished
 
     async def _group(self, request: GroupRequest, key: str | None = None) -> GroupResult:
@@ -160,7 +161,7 @@ class Scorer:
         """
         times, trace = Times(time.monotonic()), Trace()
         result = await self._result(request, times, origin, trace)
-        prompts = await off_loop(True, lambda: [shown() for shown in trace.prompts])
+        prompts = await off_loop(math.inf, lambda: [prompt() for prompt in trace.prompts])
         echoed = {name: result[name] for name in ("id", "metadata", "model")}
         explanation = Explanation(
             result=ScoreResult.model_validate(result),
@@ -176,23 +177,19 @@ class Scorer:
     async def _result(
         self, request: object, times: Times, origin: Origin, trace: Trace | None = None
     ) -> dict[str, Any]:
-        parsed = None
+        parsed, result, status = None, failure(Status.ERROR, CANCELLED), {"status": CANCELLED}
         try:
             if isinstance(request, Mapping) and request.get("metadata"):
                 await self._own_iteration()  # validation takes up to 20 ms
             parsed = _validated(ScoreRequest, request)
-            result = await self._scored(parsed, times, origin, trace)
+            result, status = await self._scored(parsed, times, origin, trace), {}
         except Exception as error:
             what = f"reward model {self._name}, request id={parsed and parsed.id!r}"
-            result = failure_of(error, what)
-        except asyncio.CancelledError:
-            left = self._finished(failure(Status.ERROR, CANCELLED), times, parsed or request)
+            result, status = failure_of(error, what), {}
+        finally:
+            finished = self._finished(result, times, parsed or request)
             if trace is None:
-                self._observe(parsed, {**left, "status": CANCELLED}, times)
-            raise
-        finished = self._finished(result, times, parsed or request)
-        if trace is None:
-            self._observe(parsed, finished, times)
+                self._observe(parsed, finished | status, times)
         return finished
 
     def _observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
@@ -206,8 +203,8 @@ class Scorer:
         times.ended = time.monotonic()
         finished = result.model_dump(mode="json") | echoes(request)
         finished["latency_ms"] = 1000 * times.total
-        for one in finished.get("results", [finished]):
-            one |= {"model": self._name, "latency_ms": finished["latency_ms"]}
+        for item in finished.get("results", [finished]):
+            item |= {"model": self._name, "latency_ms": finished["latency_ms"]}
         return finished
 
     async def complete(self, body: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
@@ -327,9 +324,9 @@ class Scorer:
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self._name):
-            shown = ascii((name or "")[:64])
+            asked = ascii((name or "")[:64])
             raise InvalidRequestError(
-                f"model: no model is named {shown} in this deployment; choose {self._name!r}"
+                f"model: no model is named {asked} in this deployment; choose {self._name!r}"
             )
 
     def _checked_length(self, sizes: Mapping[str, int]) -> int:

@@ -21,7 +21,7 @@ from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
 from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.messages import Message, as_object
-from reward_serve.off_loop import LONG_PROMPT, off_loop
+from reward_serve.off_loop import RENDERED, off_loop
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure
@@ -70,10 +70,10 @@ class Classifier(RewardModel):
         render = partial(self._renderer.render, turns, request.tools)
         if steps:
             render = partial(self._renderer.render_steps, turns, steps, *self._tag)
-        is_long = sum(request.sizes.values()) + 32 * len(turns) > LONG_PROMPT
+        cost = RENDERED * (sum(request.sizes.values()) + 32 * len(turns))
         try:
             with timed(trace, "rendering"):
-                rendered = await off_loop(is_long, render)
+                rendered = await off_loop(cost, render)
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
         except RecursionError:

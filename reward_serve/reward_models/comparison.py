@@ -31,7 +31,7 @@ from reward_serve.judging.critiques import tells
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, LabelError, Parts, Renderer
 from reward_serve.judging.turns import Pieces, shown_turns
 from reward_serve.messages import as_json
-from reward_serve.off_loop import LONG_PROMPT, off_loop, takes_long
+from reward_serve.off_loop import RENDERED, grading_cost, off_loop
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     Trace,
@@ -310,7 +310,7 @@ class Comparison:
         try:
             with timed(self.trace, "rendering"):
                 prompt = await off_loop(
-                    self._is_long(),
+                    self._rendering_cost(),
                     asker.renderer.render,
                     template,
                     fields,
@@ -351,8 +351,8 @@ class Comparison:
             status=status, template=self.template.name, fingerprint=self.fingerprint, **fields
         )
 
-    def _is_long(self) -> bool:
-        """Whether the prompts of all references have more than ``LONG_PROMPT`` characters.
+    def _rendering_cost(self) -> int:
+        """The cost of the prompts of all references, or of the rules if that is more.
 
         Items whose rules ran in the thread return to the event loop several at once, so their
         prompts are rendered there too.
@@ -364,7 +364,7 @@ class Comparison:
             response = sizes["messages"] + sizes["tools"]
         shared = response + len(request.question or "") + len(self.template.user)
         prompts = sum(shared + len(reference) for reference in request.references or [""])
-        return takes_long(request) or prompts > LONG_PROMPT
+        return max(grading_cost(request), RENDERED * prompts)
 
     def _shown(self, prompt: Prompt, number: int | None) -> ShownPrompt:
         explained = ShownPrompt(mode=self.mode, reference=number, cut=list(prompt.cut))

@@ -142,7 +142,7 @@ def _swiss_round(size: int, played: Mapping[Pair, float | None]) -> list[Pair]:
     return sorted(pairs)
 
 
-_LONG_GROUP = 16
+_RANKED = 2**12  # what a response costs
 
 _Answers = dict[Pair, ScoreResult]
 """The model's answer for each order, the response shown first named first."""
@@ -187,7 +187,7 @@ class GroupJudge:
         comparison = replace(comparison, fingerprint=fingerprint)
         answers = await self._answers(comparison, request, strategy, place)
         size = len(request.responses)
-        return await off_loop(size > _LONG_GROUP, self._ranked, comparison, answers, size, strategy)
+        return await off_loop(_RANKED * size, self._ranked, comparison, answers, size, strategy)
 
     async def _answers(
         self, comparison: Comparison, request: GroupRequest, strategy: Strategy, place: Place

@@ -18,7 +18,7 @@ from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Engine, Sampling
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, Renderer
-from reward_serve.off_loop import off_loop, takes_long
+from reward_serve.off_loop import grading_cost, off_loop
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     Audited,
@@ -244,9 +244,9 @@ class Judge(RewardModel):
         request, name = comparison.request, comparison.template.rules
         if name is None or not request.references:
             return None
-        is_long, texts = takes_long(request), (request.judged, request.references)
+        cost, texts = grading_cost(request), (request.judged, request.references)
         with timed(comparison.trace, "rules"):
-            grade = await off_loop(is_long, RULES[name], *texts)
+            grade = await off_loop(cost, RULES[name], *texts)
         if comparison.trace is not None:
             comparison.trace.graded(grade, request)
         return grade

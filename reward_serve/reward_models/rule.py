@@ -20,8 +20,7 @@ from typing import Any
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
-from reward_serve.engines.base import LANES
-from reward_serve.off_loop import off_loop, takes_long
+from reward_serve.off_loop import grading_cost, off_loop
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     RewardModel,
@@ -90,8 +89,8 @@ def _text(config: RuleConfig) -> Verifier:
             grade = partial(grade_choice, question="\n".join(asked))
         else:
             grade = TEXT_VERIFIERS[name]
-        is_long, response = takes_long(request), request.judged
-        return [await off_loop(is_long, grade, response, reference) for reference in references]
+        cost, response = grading_cost(request), request.judged
+        return [await off_loop(cost, grade, response, reference) for reference in references]
 
     return Verifier(f"verifier={name};version={VERSION}", verify)
 
@@ -101,14 +100,14 @@ def _math(_: RuleConfig) -> Verifier:
     child = ChildProcess("reward_serve_answers.formulas:compare", LIMIT_S)
 
     async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
-        is_long, response = takes_long(request), request.judged
-        grades = [await off_loop(is_long, final_formula, response, gold) for gold in references]
+        cost, response = grading_cost(request), request.judged
+        grades = [await off_loop(cost, final_formula, response, gold) for gold in references]
         calls = {
             place: (grade.answer, gold_answer(references[place]))
             for place, grade in enumerate(grades)
             if grade.rule == FORMULA and grade.answer is not None
         }
-        values = await child.call(*calls.values(), lanes=LANES.get())
+        values = await child.call(*calls.values())
         for place, value in zip(calls, values, strict=True):
             grades[place] = _grade(value, calls[place][0], not_latex(references[place]))
         return grades
@@ -134,14 +133,14 @@ def _pattern(config: RuleConfig) -> Verifier:
         visible = read_thinking(request.judged)
         if reads_tags:
             visible = Visible(request.judged, request.judged)
-        (match,) = await child.call((pattern, visible.text), lanes=LANES.get())
+        (match,) = await child.call((pattern, visible.text))
         if isinstance(match, UndecidedError):
             return [Grade(ABSTAINED, match.rule)]
         if match is None:
             return [visible.settled(Grade(WRONG, "no_match"))]
         answer, start, end = match
-        before, is_long = max(0, request.judged.rfind(visible.text)), takes_long(request)
-        grades = [await off_loop(is_long, grade_match, answer, gold) for gold in references]
+        before, cost = max(0, request.judged.rfind(visible.text)), grading_cost(request)
+        grades = [await off_loop(cost, grade_match, answer, gold) for gold in references]
         span = (before + start, before + end)
         return [visible.settled(replace(grade, span=span)) for grade in grades]
 
@@ -167,8 +166,8 @@ def _calls(config: RuleConfig) -> Verifier:
         turn = next(turn for turn in reversed(request.conversation) if turn.role == "assistant")
         calls = [(call.function.name, call.function.arguments) for call in turn.tool_calls or ()]
         grade = partial(grade_calls, ordered=config.ordered)
-        called, tools, is_long = calls or turn.text, request.tools or (), takes_long(request)
-        return [await off_loop(is_long, grade, called, gold, tools) for gold in references]
+        called, tools, cost = calls or turn.text, request.tools or (), grading_cost(request)
+        return [await off_loop(cost, grade, called, gold, tools) for gold in references]
 
     fingerprint = f"verifier=tool_call;version={VERSION};ordered={config.ordered}"
     return Verifier(fingerprint, verify, reads_answers=False)
@@ -180,7 +179,7 @@ def _schema(_: RuleConfig) -> Verifier:
 
     async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
         calls = [(request.judged, reference) for reference in references]
-        values = await child.call(*calls, lanes=LANES.get())
+        values = await child.call(*calls)
         return [_grade(value, None, "") for value in values]
 
     library = installed_version("jsonschema")

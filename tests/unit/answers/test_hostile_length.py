@@ -13,7 +13,7 @@ import pytest
 
 from reward_serve.judging.critiques import tells
 from reward_serve.judging.rendering import defuse
-from reward_serve.off_loop import takes_long
+from reward_serve.off_loop import LIMIT, grading_cost
 from reward_serve.reward_models.classifier import _BLANK_LINES
 from reward_serve.reward_models.rubric import _last_object
 from reward_serve.schema import MAX_ITEM_BYTES, ScoreRequest
@@ -181,4 +181,5 @@ def test_a_verifiers_time_grows_with_the_length_alone(part: str) -> None:
 def test_only_what_may_hold_the_loop_up_is_verified_off_it(
     response: str, references: list[str], is_long: bool
 ) -> None:
-    assert takes_long(ScoreRequest(response=response, reference=references)) is is_long
+    request = ScoreRequest(response=response, reference=references)
+    assert (grading_cost(request) > LIMIT) is is_long

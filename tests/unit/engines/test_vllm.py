@@ -24,26 +24,27 @@ class FakeEngine(VllmRunner):
         self._llm, self._config, self._progress, self._answers = llm, config, progress, answers
 
     async def _probe(self) -> None:
-        self._progress.submitted()
-        self._progress.ended(self._answers)
-        if not self._answers:
-            raise TimeoutError
+        with self._progress.request():
+            if not self._answers:
+                raise TimeoutError
 
 
 async def after(*happenings: str | float) -> Progress:
     """An engine's progress after these calls, and seconds between them."""
-    progress = Progress()
-    calls: dict[Any, Any] = {
-        "submitted": progress.submitted,
-        "advanced": progress.advanced,
-        "answered": lambda: progress.ended(True),
-        "abandoned": lambda: progress.ended(False),
-    }
+    progress, requests = Progress(), list[Any]()
     for happening in happenings:
-        if isinstance(happening, str):
-            calls[happening]()
-        else:
-            await asyncio.sleep(happening)
+        match happening:
+            case "submitted":
+                requests.append(progress.request())
+                requests[-1].__enter__()
+            case "advanced":
+                progress.advanced()
+            case "answered":
+                requests.pop().__exit__(None, None, None)
+            case "abandoned":
+                requests.pop().__exit__(TimeoutError, TimeoutError(), None)
+            case seconds:
+                await asyncio.sleep(float(seconds))
     return progress
 
 

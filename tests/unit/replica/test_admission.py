@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.engines.base import LANES, TURN, EngineError, OverloadedError
+from reward_serve.child_process import LANES
+from reward_serve.engines.base import TURN, EngineError, OverloadedError
 from reward_serve.replica.admission import Admission, within_deadline
 from reward_serve.reward_models.base import DeadlinePassedError
 from tests import virtual_time
@@ -307,12 +308,9 @@ async def test_who_waits_for_a_lane_holds_no_slot_and_stands_before_no_other_key
     admission, ended = Admission(2, 64), list[str]()
 
     async def in_lane(key: str, within_s: float = math.inf) -> None:
-        async with admission.place(within_s, key, key):
-            lanes = LANES.get()
-            assert lanes is not None
-            async with lanes("slow", 1):
-                await asyncio.sleep(10)
-                ended.append(key)
+        async with admission.place(within_s, key, key), LANES.get()("slow", 1):
+            await asyncio.sleep(10)
+            ended.append(key)
 
     await asyncio.gather(*(in_lane("warm") for _ in range(16)))
     tasks = [asyncio.ensure_future(in_lane("a")) for _ in range(30)]
