@@ -96,16 +96,31 @@ Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidat
 class Status(StrEnum):
     """How a request ended. ``score`` is null exactly when this is not ``ok``."""
 
+    # A retry is likelier to change the later ones, of which an aggregate reports the last.
     OK = "ok"
     INVALID = "invalid"  # the request is, or the function that scores it fails; do not retry
     UNPARSEABLE = "unparseable"  # the judge's answer contains no verdict
     TRUNCATED = "truncated"  # the judge reached its token limit before its verdict
+    ERROR = "error"  # the reward model failed; retry
     TIMEOUT = "timeout"  # the deadline ``timeout_s`` passed; the work was aborted
     OVERLOADED = "overloaded"  # the queue was full; retry after a pause
-    ERROR = "error"  # the reward model failed; retry
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether clients retry it before the deadline."""
+        return self in (Status.ERROR, Status.OVERLOADED)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may have a score later, with a new deadline."""
+        return self.is_retried or self is Status.TIMEOUT
+
+    @property
+    def http_code(self) -> int:
+        """That of a single result; one without a verdict of the judge is still 200."""
+        return {"invalid": 422, "error": 502, "overloaded": 503, "timeout": 504}.get(self, 200)
 
 
-RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
 REFUSED: dict[str, Any] = {"refused": True}
 """``details`` of an invalid result where all others will be: a wrong key, no such model."""
 DOWN_S = "endpoint_down_s"

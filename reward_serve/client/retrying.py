@@ -30,7 +30,6 @@ from reward_serve.client.transport import (
 from reward_serve.routing.dispatch import is_answer
 from reward_serve.schema import (
     REFUSED,
-    RETRIED,
     GroupResult,
     ScoreResult,
     Status,
@@ -518,7 +517,7 @@ class Batch:
         final, failed = [], []
         for ticket in tickets:
             result = ticket.result
-            is_final = result.status not in RETRIED or attempt == self._max_attempts
+            is_final = not result.status.is_retried or attempt == self._max_attempts
             if is_final or endpoint_down_s(result.details) >= ticket.timeout_s / 2:
                 final.append(ticket)
             else:

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reward_serve.config.app import ServerConfig
 from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
-from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status
+from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
@@ -45,18 +45,12 @@ MAX_BODY_DEPTH = 64
 _LONG_BODY = 2**18
 _BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
 _LOOPBACK = re.compile(r"(https?://)?(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
-_CODES = {Status.INVALID: 422, Status.ERROR: 502, Status.OVERLOADED: 503, Status.TIMEOUT: 504}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
     VERSION_HEADER: __version__,
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-
-
-def http_status(status: Status) -> int:
-    """The HTTP status code of a single result; one without a verdict of the judge is still 200."""
-    return _CODES.get(status, 200)
 
 
 def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:

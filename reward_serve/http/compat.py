@@ -24,7 +24,7 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
-from reward_serve.schema import MAX_TIMEOUT_S, RETRIED, Status, longest_timeout_s, retry_after_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s, retry_after_s
 
 logger = logging.getLogger("ray.serve")
 
@@ -182,7 +182,7 @@ def rewards_of(
     """
     failed = [result for result in results if result["status"] != Status.OK]
     misnamed = [r for r in failed if template and "template: " in (r["reason"] or "")]
-    passing = any(result["status"] in {*RETRIED, Status.TIMEOUT} for result in failed)
+    passing = any(Status(result["status"]).is_passing for result in failed)
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]
         detail = (

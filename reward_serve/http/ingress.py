@@ -25,7 +25,6 @@ from reward_serve.http.api import (
     Models,
     ScoreBatch,
     ScoreResults,
-    http_status,
     read_json,
     reply,
     retry_after,
@@ -189,7 +188,7 @@ class Ingress:
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
     """The response for a single result or its explanation, with the result's status code."""
-    code = http_status(Status(result["status"]))
+    code = Status(result["status"]).http_code
     headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
     if code != 200:
         content = {"detail": result["reason"], **content}
