@@ -12,12 +12,14 @@ import logging
 import math
 import random
 import time
+from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from reward_serve.client.outcomes import ScoringError, error_of
 from reward_serve.client.transport import (
     MALFORMED,
     SERVICE_GRACE_S,
@@ -27,7 +29,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
-from reward_serve.routing.dispatch import is_answer
+from reward_serve.routing.dispatch import Deliver, is_answer
 from reward_serve.schema import (
     REFUSED,
     GroupResult,
@@ -39,7 +41,6 @@ from reward_serve.schema import (
     group_failure,
     longest_timeout_s,
     retry_after_s,
-    size_of_group,
 )
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ _OF_A_REQUEST = frozenset([TOO_LARGE, MALFORMED])  # not of all that are sent
 
 Result = ScoreResult | GroupResult
 Outcome = Result | BaseException
+Settle = Callable[[Mapping[str, Any], ScoreResult], ScoreResult | ScoringError]
+"""What a caller gets for a request and its final result."""
 
 
 class Ticket:
@@ -66,10 +69,11 @@ class Ticket:
     Args:
         body: the request.
         loop: the event loop that awaits ``answer``; None if a thread waits for it.
-        is_group: whether it is a ``GroupRequest``.
 
     Attributes:
         body: the request with an id.
+        key: tickets of one key are sent together.
+        count: the scores that it asks for.
         answer: the future of its outcome.
         size: its bytes as JSON.
         timeout_s: its deadline, in seconds from when its batch began.
@@ -79,15 +83,12 @@ class Ticket:
         gone: whether the caller no longer waits.
     """
 
-    def __init__(
-        self,
-        body: dict[str, Any],
-        loop: asyncio.AbstractEventLoop | None = None,
-        is_group: bool = False,
-    ) -> None:
+    count = 1
+
+    def __init__(self, body: dict[str, Any], loop: AbstractEventLoop | None = None) -> None:
         self.body = with_id(body)
         self.own_id = body.get("id")
-        self.is_group = is_group
+        self.key: object = repr(body.get("model"))
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
         self.timeout_s = longest_timeout_s([body])
@@ -113,9 +114,43 @@ class Ticket:
     def fail(self, status: Status, reason: str, **details: Any) -> None:
         """Set the result to a failure."""
         self.result = failure(status, reason, details=details or None, **echoes(self.body))
-        if self.is_group:
-            size = size_of_group(self.body)
-            self.result = group_failure(self.result, size, **echoes(self.body))
+
+    def settled(self, settle: Settle) -> Outcome:
+        """What the caller gets of the result."""
+        return settle(self.body, self.result)
+
+    @staticmethod
+    async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
+        """Ask once, for tickets of one key; raises as ``ServiceTransport.ascore_each``."""
+        await transport.ascore_each(bodies, deliver)
+
+
+class GroupTicket(Ticket):
+    """A submitted ``GroupRequest``, which is sent alone."""
+
+    def __init__(self, body: dict[str, Any], loop: AbstractEventLoop | None = None) -> None:
+        responses = body.get("responses")
+        self.count = len(responses) if isinstance(responses, list | tuple) else 0
+        super().__init__(body, loop)
+        self.key = self
+
+    def fail(self, status: Status, reason: str, **details: Any) -> None:
+        """Set the result, and that of each response, to a failure."""
+        super().fail(status, reason, **details)
+        self.result = group_failure(self.result, self.count, **echoes(self.body))
+
+    def settled(self, settle: Settle) -> Outcome:
+        """What the caller gets: a response without a score is settled as a request is."""
+        results = self.result.results
+        if len(results) != self.count:  # invalid, or more responses than a group may have
+            results = [failure(self.result.status, self.result.reason or "")] * self.count
+        outcomes = [settle({"group_size": self.count}, result) for result in results]
+        return error_of(outcomes) or self.result.model_copy(update={"results": outcomes})
+
+    @staticmethod
+    async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
+        """Ask once for the only ticket."""
+        deliver([(0, await transport.ascore_group(bodies[0]))])
 
 
 def _is_json(value: object) -> bool:
@@ -143,7 +178,7 @@ class Coalescer:
     def __init__(
         self,
         ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]],
-        loop: asyncio.AbstractEventLoop,
+        loop: AbstractEventLoop,
         max_batch: int,
         window_s_per_batch: float = 0.0,
     ) -> None:
@@ -197,8 +232,7 @@ class Coalescer:
         batches: dict[Any, list[Ticket]] = {}
         for ticket in self._waiting:
             if not ticket.gone:
-                key = ticket if ticket.is_group else repr(ticket.body.get("model"))
-                batches.setdefault(key, []).append(ticket)
+                batches.setdefault(ticket.key, []).append(ticket)
         self._waiting, self._bytes = [], 0
         for batch in batches.values():
             task = self._loop.create_task(self._ask(batch))
@@ -226,7 +260,7 @@ class Coalescer:
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
     """Deliver the tickets' outcomes, with one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
+    by_loop: dict[AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
         by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
     for loop, answers in by_loop.items():
@@ -312,10 +346,7 @@ class Endpoint:
             receive([tickets[index] for index, _ in results])
 
         try:
-            if tickets[0].is_group:
-                note([(0, await self.transport.ascore_group(bodies[0]))])
-            else:
-                await self.transport.ascore_each(bodies, note)
+            await tickets[0].send(self.transport, bodies, note)
         except ServiceUnavailableError as error:
             if first and not (error.answered or isinstance(error, NotConnectedError)):
                 logger.warning("asking again until each request's deadline: %s", error)
@@ -360,9 +391,8 @@ class Endpoint:
         known = self.good or self.unanswered
         assert known is not None
         body = {**known.body, "timeout_s": timeout_s}
-        if not known.is_group:  # alone, a member of a cohort would wait for the others
-            body["group_size"] = None
-        probe = Ticket(body, is_group=known.is_group)
+        body.pop("group_size", None)  # alone, a member of a cohort would wait for the others
+        probe = type(known)(body)
         try:
             await self.ask([probe], lambda tickets: None)
         except ServiceUnavailableError as error:
