@@ -123,6 +123,8 @@ class Status(StrEnum):
 
 REFUSED: dict[str, Any] = {"refused": True}
 """``details`` of an invalid result where all others will be: a wrong key, no such model."""
+PAUSE_S = "retry_after_s"
+"""In ``details``: the pause before a retry, in seconds."""
 DOWN_S = "endpoint_down_s"
 """In ``details``: for how long the model's endpoint has been down, in seconds."""
 Mode = Literal["label", "generate", "likelihood"]
@@ -470,41 +472,23 @@ def echoes(request: object) -> dict[str, Any]:
     return kept
 
 
-def retry_after_s(details: object) -> float:
-    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one."""
-    return _seconds(details, "retry_after_s")
-
-
-def endpoint_down_s(details: object) -> float:
-    """For how long the endpoint of a failed result's model has been down, in seconds."""
-    return _seconds(details, DOWN_S)
-
-
-def _seconds(details: object, name: str) -> float:
-    """Of a result's details; at most ``MAX_TIMEOUT_S``, whatever the service says."""
+def seconds_in(details: object, name: str) -> float:
+    """A time in a result's ``details``: 0 without it, at most ``MAX_TIMEOUT_S`` if it is longer."""
     seconds = details.get(name) if isinstance(details, dict) else None
     return float(min(seconds, MAX_TIMEOUT_S)) if isinstance(seconds, int | float) else 0.0
 
 
 def retry_details(results: Iterable[Any]) -> dict[str, JsonValue]:
     """What the ``details`` of results say of a retry, for one that needs them all."""
-    found = [result.details or {} for result in results]
-    names = ("retry_after_s", DOWN_S)
-    return {n: max(d[n] for d in found if n in d) for n in names if any(n in d for d in found)}
+    details, names = [result.details or {} for result in results], (PAUSE_S, DOWN_S)
+    return {n: max(d[n] for d in details if n in d) for n in names if any(n in d for d in details)}
 
 
 def longest_timeout_s(requests: Iterable[object]) -> float:
     """The longest valid ``timeout_s`` of the requests; the default if none has one."""
-    found = []
-    for request in requests:
-        value = request.get("timeout_s") if isinstance(request, dict) else None
-        try:
-            seconds = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            continue
-        if 0 < seconds <= MAX_TIMEOUT_S:
-            found.append(seconds)
-    return max(found, default=DEFAULT_TIMEOUT_S)
+    given = (request.get("timeout_s") for request in requests if isinstance(request, dict))
+    numbers = (value for value in given if isinstance(value, int | float))
+    return max((s for s in numbers if 0 < s <= MAX_TIMEOUT_S), default=DEFAULT_TIMEOUT_S)
 
 
 def failure(status: Status, reason: str, **fields: Any) -> ScoreResult:

@@ -31,16 +31,17 @@ from reward_serve.client.transport import (
 )
 from reward_serve.routing.dispatch import Deliver, is_answer
 from reward_serve.schema import (
+    DOWN_S,
+    PAUSE_S,
     REFUSED,
     GroupResult,
     ScoreResult,
     Status,
     echoes,
-    endpoint_down_s,
     failure,
     group_failure,
     longest_timeout_s,
-    retry_after_s,
+    seconds_in,
 )
 
 logger = logging.getLogger(__name__)
@@ -548,11 +549,11 @@ class Batch:
         for ticket in tickets:
             result = ticket.result
             is_final = not result.status.is_retried or attempt == self._max_attempts
-            if is_final or endpoint_down_s(result.details) >= ticket.timeout_s / 2:
+            if is_final or seconds_in(result.details, DOWN_S) >= ticket.timeout_s / 2:
                 final.append(ticket)
             else:
                 failed.append(ticket)
-                pause_s = max(pause_s, retry_after_s(result.details))
+                pause_s = max(pause_s, seconds_in(result.details, PAUSE_S))
         self._close(final)
         self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
 

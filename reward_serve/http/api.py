@@ -14,7 +14,7 @@ import math
 import re
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reward_serve.config.app import ServerConfig
 from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
-from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult
+from reward_serve.schema import PAUSE_S, ResultModel, ScoreRequest, ScoreResult, seconds_in
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
@@ -58,9 +58,10 @@ def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) 
     return Response(orjson.dumps(content), code, headers, media_type="application/json")
 
 
-def retry_after(seconds: float) -> dict[str, str]:
-    """The ``Retry-After`` header for a pause, rounded up and at least 1 s."""
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+def retry_after(failed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The ``Retry-After`` header for the longest pause that results ask for, at least 1 s."""
+    pause_s = max(seconds_in(result["details"], PAUSE_S) for result in failed)
+    return {"Retry-After": str(max(1, math.ceil(pause_s)))}
 
 
 async def read_json(request: Request, limit: int) -> Any:

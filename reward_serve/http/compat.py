@@ -24,7 +24,7 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
-from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s, retry_after_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
@@ -114,7 +114,7 @@ class CompatRoutes:
             answer = {"status": error.status, "reason": error.reason, "details": None}
         if answer["status"] != "ok":
             code, kind = _OPENAI_CODES.get(Status(answer["status"]), (500, "server_error"))
-            headers = retry_after(retry_after_s(answer["details"])) if code == 503 else {}
+            headers = retry_after([answer]) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
         completion = answer["completion"] | {"model": body.get("model") or model}
         # An endpoint's text may have half of a character, which only escapes can carry.
@@ -191,8 +191,7 @@ def rewards_of(
         )
         if misnamed or not passing:
             raise HTTPException(422, detail)
-        pause_s = max(retry_after_s(result["details"]) for result in failed)
-        raise HTTPException(503, detail, retry_after(pause_s))
+        raise HTTPException(503, detail, retry_after(failed))
     return [absent if result["score"] is None else result["score"] for result in results]
 
 

@@ -37,7 +37,6 @@ from reward_serve.schema import (
     ScoreRequest,
     ScoreResult,
     Status,
-    retry_after_s,
     size_of_group,
 )
 from reward_serve.version import __version__
@@ -189,7 +188,7 @@ class Ingress:
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
     """The response for a single result or its explanation, with the result's status code."""
     code = Status(result["status"]).http_code
-    headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
+    headers = retry_after([result]) if code == 503 else None
     if code != 200:
         content = {"detail": result["reason"], **content}
     return reply(content, code, headers)
