@@ -233,7 +233,7 @@ class ScoreRequest(BaseModel, extra="forbid"):
     @field_validator("tools", mode="before")
     @classmethod
     def _tools_have_one_form(cls, value: Any) -> Any:
-        return [tool(each) for each in value] if isinstance(value, list) else value
+        return list(map(tool, value)) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _one_response_is_scored(self) -> Self:
@@ -293,7 +293,7 @@ class ScoreRequest(BaseModel, extra="forbid"):
     def sizes(self) -> dict[str, int]:
         """The bytes of UTF-8 in each field that a reward model reads."""
         rubric = self.rubric or []
-        criteria = [rubric] if isinstance(rubric, str) else [each.text for each in rubric]
+        criteria = [rubric] if isinstance(rubric, str) else [criterion.text for criterion in rubric]
         return {
             "response": utf8_bytes(self.response or ""),
             "reference": sum(map(utf8_bytes, self.references)),
@@ -452,8 +452,8 @@ def _found(fault: Any) -> str:
 
 def _short(text: str) -> str:
     """The text as printable ASCII, at most 80 characters."""
-    shown = text.encode("ascii", "backslashreplace").decode()
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    escaped = text.encode("ascii", "backslashreplace").decode()
+    return escaped if len(escaped) <= 80 else f"{escaped[:77]}..."
 
 
 def echoes(request: object) -> dict[str, Any]:
@@ -575,7 +575,7 @@ class GroupResult(ResultModel):
     @classmethod
     def of(cls, results: list[ScoreResult], **fields: Any) -> Self:
         """A result that is ``ok`` if any response has a score; else the first one's failure."""
-        failed = None if any(one.score is not None for one in results) else results[0]
+        failed = None if any(result.score is not None for result in results) else results[0]
         status = Status.OK if failed is None else failed.status
         return cls(status=status, reason=failed and failed.reason, results=results, **fields)
 
@@ -583,8 +583,8 @@ class GroupResult(ResultModel):
 def group_failure(failed: ScoreResult, size: int, **fields: Any) -> GroupResult:
     """The result of a group of ``size`` responses, 0 if unknown, that failed as a whole."""
     results = [failed.model_copy() for _ in range(size)]
-    about = {"status": failed.status, "reason": failed.reason, "details": failed.details}
-    return GroupResult(results=results, **{**about, **fields})
+    fields = {"details": failed.details, **fields}
+    return GroupResult(status=failed.status, reason=failed.reason, results=results, **fields)
 
 
 def size_of_group(request: object) -> int:
