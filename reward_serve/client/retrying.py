@@ -14,9 +14,9 @@ import random
 import time
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from reward_serve.client.outcomes import ScoringError, error_of
@@ -460,34 +460,25 @@ class Batch:
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        self._running = asyncio.current_task()
-        with self._in_progress():
-            try:
-                await self._ask(self._tickets, 1)
-                while self._later and self._open:
-                    await self._later.pop()
-            finally:
-                for task in self._later:
-                    task.cancel()
-        if self._unanswered_since is not None:
-            self._endpoint.suspect(self._tickets[-1], self._unanswered_since, self._last_reason)
-        self._close(self._tickets)
-
-    @contextmanager
-    def _in_progress(self) -> Iterator[None]:
-        """During the block, end each request at its own deadline, and all during an outage."""
+        self._running, loop = asyncio.current_task(), asyncio.get_running_loop()
         if not self._endpoint.up:
             self.give_up()
-        loop, late_s = asyncio.get_running_loop(), SERVICE_GRACE_S - time.monotonic()
-        ends = {ticket.ends for ticket in self._open}
+        late_s, ends = SERVICE_GRACE_S - time.monotonic(), {ticket.ends for ticket in self._open}
         timers = [loop.call_later(end + late_s, self._expire, end) for end in ends]
         self._endpoint.batches.add(self)
         try:
-            yield
+            await self._ask(self._tickets, 1)
+            while self._later and self._open:
+                await self._later.pop()
         finally:
             self._endpoint.batches.discard(self)
             for timer in timers:
                 timer.cancel()
+            for task in self._later:
+                task.cancel()
+        if self._unanswered_since is not None:
+            self._endpoint.suspect(self._tickets[-1], self._unanswered_since, self._last_reason)
+        self._close(self._tickets)
 
     def give_up(self) -> None:
         """End all requests, as the service does not answer."""
