@@ -274,10 +274,7 @@ class DeploymentClient:
         self, items: Mapping[int, Any], deliver: Deliver, origin: Origin = UNKNOWN
     ) -> None:
         """Score the items of some indices with ``RewardReplica.score_stream``; deliver each."""
-        indices = [*items]
-        with self._placed([*items.values()], origin) as shares:
-            for share in shares:
-                share.indices = [indices[place] for place in share.indices]
+        with self._placed(items, origin) as shares:
             await asyncio.gather(*(self._score(share, items, deliver) for share in shares))
 
     async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
@@ -286,7 +283,7 @@ class DeploymentClient:
         Raises:
             NoAnswerError: no replica answered.
         """
-        with self._placed([request], origin) as (share,):
+        with self._placed({0: request}, origin) as (share,):
             within_s = longest_timeout_s([request]) + self._grace_s
             answer: Result = await self._call(method, share, within_s, request)
         return answer
@@ -354,7 +351,7 @@ class DeploymentClient:
             raise
 
     @contextmanager
-    def _placed(self, items: Sequence[Any], origin: Origin) -> Iterator[list[Share]]:
+    def _placed(self, items: Mapping[int, Any], origin: Origin) -> Iterator[list[Share]]:
         """The batch split into calls, which are counted as load until the block ends."""
         replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
         shares = self._placement.shares(items, replicas)
@@ -432,12 +429,12 @@ class Placement:
         self._loads: Counter[str] = Counter()
         self._homes: dict[int, str] = {}  # the group used last at the end
 
-    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+    def shares(self, items: Mapping[int, object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` as the items of each are answered."""
         if len(replicas) < 2 or not items:
-            return _calls(items, None, range(len(items)))
+            return _calls(items, None, items)
         groups: dict[int, list[int]] = {}
-        for index, item in enumerate(items):
+        for index, item in items.items():
             groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
 
@@ -500,7 +497,7 @@ def group_key(item: object) -> int:
     return zlib.crc32("\x1f".join(str(k)[:_KEY_CHARS] for k in keys).encode("utf-8", "replace"))
 
 
-def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+def _calls(items: Mapping[int, object], replica: str | None, indices: Iterable[int]) -> list[Share]:
     """The calls to one replica, in order, of at most ``MESSAGE_BYTES`` or one larger item each."""
     shares = [Share(replica)]
     for index in indices:
