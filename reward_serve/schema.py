@@ -131,7 +131,7 @@ Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
-class Options(BaseModel, extra="forbid"):
+class Options(BaseModel, extra="forbid", strict=True, allow_inf_nan=False):
     """Per-request settings; a deployment rejects those that it does not allow."""
 
     mode: Mode | None = Field(
@@ -139,22 +139,18 @@ class Options(BaseModel, extra="forbid"):
         description="label: one forward pass; generate: the judge writes text; likelihood: how "
         "probable it finds the reference.",
     )
-    temperature: float | None = Field(
-        None, ge=0, le=2, allow_inf_nan=False, strict=True, description="In generate mode."
-    )
-    top_p: float | None = Field(
-        None, gt=0, le=1, allow_inf_nan=False, strict=True, description="In generate mode."
-    )
+    temperature: float | None = Field(None, ge=0, le=2, description="In generate mode.")
+    top_p: float | None = Field(None, gt=0, le=1, description="In generate mode.")
     max_tokens: Count | None = Field(
         None, description="Maximum tokens the judge generates, in generate mode."
     )
     enable_thinking: bool | None = Field(
-        None, strict=True, description="Passed to chat templates with this setting (Qwen3)."
+        None, description="Passed to chat templates with this setting (Qwen3)."
     )
     thinking_tokens: Count | None = Field(
         None, description="Maximum tokens of max_tokens for thinking, which the engine then ends."
     )
-    cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
+    cache: bool | None = Field(None, description="False: bypass the judge's cache.")
 
 
 class ScoreRequest(BaseModel, extra="forbid"):
