@@ -215,8 +215,7 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        add, attempts = self.counters.add, self._max_attempts
-        await Batch(endpoint, tickets, self._deliver, add, attempts).run()
+        await Batch(endpoint, tickets, self._deliver, self.counters.add, self._max_attempts).run()
 
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from reward_serve.client.outcomes import ScoringError, error_of
@@ -162,6 +163,7 @@ def _is_json(value: object) -> bool:
     return True
 
 
+@dataclass(eq=False)
 class Coalescer:
     """Collects requests into batches on one event loop.
 
@@ -176,17 +178,12 @@ class Coalescer:
         window_s_per_batch: seconds of the wait for each batch in progress, beyond ``WINDOW_S``.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]],
-        loop: AbstractEventLoop,
-        max_batch: int,
-        window_s_per_batch: float = 0.0,
-    ) -> None:
-        self._ask = ask
-        self._loop = loop
-        self._max_batch = max_batch
-        self._window_s_per_batch = window_s_per_batch
+    ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]]
+    loop: AbstractEventLoop
+    max_batch: int
+    window_s_per_batch: float
+
+    def __post_init__(self) -> None:
         self._incoming: deque[Ticket] = deque()
         self._is_woken = False
         self._waiting: list[Ticket] = []
@@ -200,14 +197,14 @@ class Coalescer:
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._loop.call_soon_threadsafe(self._take)
+                self.loop.call_soon_threadsafe(self._take)
             except BaseException:  # such as KeyboardInterrupt; the next caller tries again
                 self._is_woken = False
                 raise
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
         """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
-        self._loop.call_soon_threadsafe(self._abandon, tickets)
+        self.loop.call_soon_threadsafe(self._abandon, tickets)
 
     def _take(self) -> None:
         self._is_woken = False  # before emptying the queue, so that later requests wake the loop
@@ -217,14 +214,14 @@ class Coalescer:
                 self._send()
             self._waiting.append(ticket)
             self._bytes += ticket.size
-            if len(self._waiting) >= self._max_batch:
+            if len(self._waiting) >= self.max_batch:
                 self._send()
         if self._waiting and not self._in_progress:
             self._send()
         elif self._waiting and self._timer is None:
             # More in progress means that each takes longer, and so that a longer wait costs little.
-            window_s = min(self._window_s_per_batch * len(self._in_progress), _LONGEST_WINDOW_S)
-            self._timer = self._loop.call_later(max(window_s, WINDOW_S), self._send)
+            window_s = min(self.window_s_per_batch * len(self._in_progress), _LONGEST_WINDOW_S)
+            self._timer = self.loop.call_later(max(window_s, WINDOW_S), self._send)
 
     def _send(self) -> None:
         if self._timer is not None:
@@ -236,7 +233,7 @@ class Coalescer:
                 batches.setdefault(ticket.key, []).append(ticket)
         self._waiting, self._bytes = [], 0
         for batch in batches.values():
-            task = self._loop.create_task(self._ask(batch))
+            task = self.loop.create_task(self.ask(batch))
             self._in_progress[task] = batch
             task.add_done_callback(self._ended)
 
@@ -412,6 +409,7 @@ class Endpoint:
                 batch.give_up()
 
 
+@dataclass(eq=False)
 class Batch:
     """Requests of one model, or one group, sent until each result is final.
 
@@ -431,22 +429,16 @@ class Batch:
         max_attempts: maximum attempts per request; None to retry until its deadline.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        tickets: Sequence[Ticket],
-        deliver: Callable[[Sequence[Ticket]], None],
-        count: Callable[..., None],
-        max_attempts: int | None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._tickets = tickets
-        self._deliver = deliver
-        self._count = count
-        self._max_attempts = max_attempts
-        self._open = set(tickets)  # those without a final result
+    endpoint: Endpoint
+    tickets: Sequence[Ticket]
+    deliver: Callable[[Sequence[Ticket]], None]
+    count: Callable[..., None]
+    max_attempts: int | None
+
+    def __post_init__(self) -> None:
+        self._open = set(self.tickets)  # those without a final result
         now = time.monotonic()
-        for ticket in tickets:
+        for ticket in self.tickets:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
         self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
@@ -461,33 +453,33 @@ class Batch:
             NotConnectedError: this process cannot reach the service.
         """
         self._running, loop = asyncio.current_task(), asyncio.get_running_loop()
-        if not self._endpoint.up:
+        if not self.endpoint.up:
             self.give_up()
         late_s, ends = SERVICE_GRACE_S - time.monotonic(), {ticket.ends for ticket in self._open}
         timers = [loop.call_later(end + late_s, self._expire, end) for end in ends]
-        self._endpoint.batches.add(self)
+        self.endpoint.batches.add(self)
         try:
-            await self._ask(self._tickets, 1)
+            await self._ask(self.tickets, 1)
             while self._later and self._open:
                 await self._later.pop()
         finally:
-            self._endpoint.batches.discard(self)
+            self.endpoint.batches.discard(self)
             for timer in timers:
                 timer.cancel()
             for task in self._later:
                 task.cancel()
         if self._unanswered_since is not None:
-            self._endpoint.suspect(self._tickets[-1], self._unanswered_since, self._last_reason)
-        self._close(self._tickets)
+            self.endpoint.suspect(self.tickets[-1], self._unanswered_since, self._last_reason)
+        self._close(self.tickets)
 
     def give_up(self) -> None:
         """End all requests, as the service does not answer."""
-        self._endpoint.unanswered = self._tickets[-1]  # the one before may itself be at fault
-        self._fail(self._tickets, Status.ERROR, self._endpoint.outage)
-        self._close(self._tickets)
+        self.endpoint.unanswered = self.tickets[-1]  # the one before may itself be at fault
+        self._fail(self.tickets, Status.ERROR, self.endpoint.outage)
+        self._close(self.tickets)
 
     def _expire(self, end: float) -> None:
-        late = [ticket for ticket in self._tickets if ticket.ends <= end]
+        late = [ticket for ticket in self.tickets if ticket.ends <= end]
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
@@ -500,7 +492,7 @@ class Batch:
         if not asked:
             return
         if pause_s:
-            self._count(retried=len(asked))
+            self.count(retried=len(asked))
         left, began = set(asked), time.monotonic()
 
         def receive(tickets: Sequence[Ticket]) -> None:
@@ -515,7 +507,7 @@ class Batch:
                 self._running.cancel()
 
         try:
-            await self._endpoint.ask(asked, receive)
+            await self.endpoint.ask(asked, receive)
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
@@ -539,7 +531,7 @@ class Batch:
         final, failed = [], []
         for ticket in tickets:
             result = ticket.result
-            is_final = not result.status.is_retried or attempt == self._max_attempts
+            is_final = not result.status.is_retried or attempt == self.max_attempts
             if is_final or seconds_in(result.details, DOWN_S) >= ticket.timeout_s / 2:
                 final.append(ticket)
             else:
@@ -570,7 +562,7 @@ class Batch:
             ticket.result.id = ticket.own_id
         if final:
             try:
-                self._deliver(final)
+                self.deliver(final)
             except Exception as fault:  # a bug; the callers must not wait forever
                 hand_out((ticket, fault) for ticket in final)
 

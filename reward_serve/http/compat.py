@@ -15,6 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -47,28 +48,26 @@ _MOST_PLACES = 1_000
 _PADDING, _CHARACTER = re.compile(rf"\A(?:\s*+(?:{_TOKEN.pattern}))++"), re.compile(r"\S")
 
 
+@dataclass
 class CompatRoutes:
     """The handlers of the routes; ``admit`` counts items for a caller's key during a request."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, server: ServerConfig, admit: Callable[[Request, int], None]
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._server = server
-        self._admit = admit
+    dispatcher: Dispatcher
+    server: ServerConfig
+    admit: Callable[[Request, int], None]
 
     def add_to(self, api: DocumentedApi) -> None:
         """Register the routes of the protocols that ``server.compatible_with`` lists."""
-        if "openai" in self._server.compatible_with:
+        if "openai" in self.server.compatible_with:
             api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
-        if "openrlhf" in self._server.compatible_with:
+        if "openrlhf" in self.server.compatible_with:
             api.add("/get_reward", self.get_reward, dict[str, Any], dict[str, Any])
-        if "slime" in self._server.compatible_with:
+        if "slime" in self.server.compatible_with:
             api.add("/remote_rm", self.remote_rm, float, dict[str, Any])
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
-        items = openrlhf_items(await read_json(request, self._server.max_body_bytes))
+        items = openrlhf_items(await read_json(request, self.server.max_body_bytes))
         numbers, results = await self._scored(request, items)
         # `rewards` are for the advantages, `scores` for dynamic filtering.
         absent = [float(result["score"] is None) for result in results]
@@ -76,7 +75,7 @@ class CompatRoutes:
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self.server.max_body_bytes)
         (number,), _ = await self._scored(request, [slime_item(body)])
         return reply(number)
 
@@ -84,31 +83,31 @@ class CompatRoutes:
         self, request: Request, items: Items
     ) -> tuple[list[float | None], list[dict[str, Any]]]:
         """The rewards and their results."""
-        self._admit(request, len(items))
+        self.admit(request, len(items))
         named = {"model", "template", "timeout_s"}
         fields: dict[str, Any] = {k: v for k, v in request.query_params.items() if k in named}
         if "timeout_s" in fields:
             fields["timeout_s"] = _seconds(fields["timeout_s"])
-        self._dispatcher.pick(fields.get("model"))
+        self.dispatcher.pick(fields.get("model"))
         origin = None, request.state.key
-        results = await self._dispatcher.score_batch([item | fields for item in items], origin)
-        return rewards_of(results, self._server.absent_reward, fields.get("template")), results
+        results = await self.dispatcher.score_batch([item | fields for item in items], origin)
+        return rewards_of(results, self.server.absent_reward, fields.get("template")), results
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self.server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
         try:
-            model = self._dispatcher.pick(body.get("model"))
+            model = self.dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
         answers = body.get("n")
-        self._admit(request, answers if type(answers) is int and answers > 0 else 1)
+        self.admit(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
         origin = None, request.state.key
         try:
-            answer = await self._dispatcher.complete(model, body, within_s, origin)
+            answer = await self.dispatcher.complete(model, body, within_s, origin)
         except NoAnswerError as error:
             logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
             answer = {"status": error.status, "reason": error.reason, "details": None}
