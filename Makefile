@@ -51,9 +51,7 @@ $(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproje
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable answers --editable lab \
-	    --editable judge \
-	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps $(addprefix --editable ,$(WHEELS))
 	@touch $@
 
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterator
 from unittest import mock
 
@@ -59,7 +58,7 @@ def no_client_outlives_its_test(connected: list[HttpTransport]) -> Iterator[None
     yield
     client._client.cache_clear()
     client._shared_endpoint.cache_clear()
-    if own := transport._loops.get(os.getpid()):
+    if own := transport.process.loop:
         asyncio.run_coroutine_threadsafe(_end(connected), own).result(30)
 
 

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 from unittest import mock
@@ -163,11 +164,6 @@ def _python() -> str:
     import reward_serve
     from reward_serve.client import Client, connect, metrics_of
     from reward_serve.client.outcomes import ScoringError
-    from reward_serve_skyrl.envs import GSM8kJudgeEnv
-    from reward_serve_slime import post_process_rewards
-    from reward_serve_slime import score as slime_score
-    from reward_serve_trl import judge_components, judge_reward
-    from reward_serve_verl import compute_score
 
     sections: dict[str, list[Any]] = {
         "reward_serve": [
@@ -179,14 +175,13 @@ def _python() -> str:
             reward_serve.ServiceUnavailableError,
         ],
         "reward_serve.client": [connect, Client, ScoringError, metrics_of],
-        "reward_serve_skyrl": [GSM8kJudgeEnv],
-        "reward_serve_verl": [compute_score],
-        "reward_serve_trl": [judge_reward, judge_components],
-        "reward_serve_slime": [slime_score, post_process_rewards],
     }
+    for adapter in sorted((DOCS.parent / "clients").glob("*/reward_serve_*")):
+        module = import_module(adapter.name)
+        sections[adapter.name] = [getattr(module, name) for name in module.__all__]
     text = "# Python\n"
-    for module, things in sections.items():
-        text += f"\n## {module}\n"
+    for name, things in sections.items():
+        text += f"\n## {name}\n"
         for thing in things:
             text += _thing(thing)
     return text

@@ -29,7 +29,6 @@ _ASSIGNMENT = re.compile(r"(?:export\s+)?\w+\s*=\s*[^\s=]")  # a key has "=" onl
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token by RFC 6750
 _MAKE_ONE = "make one with `openssl rand -hex 32`"
-_NOT_TEXT = "is not UTF-8 text; save it as UTF-8"
 
 
 def read_key(file: str, variable: str) -> str:
@@ -43,12 +42,7 @@ def read_key(file: str, variable: str) -> str:
         ValueError: the file cannot be read or contains no key; the message never shows one.
     """
     path = Path(file).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}; name a readable file") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{file}: {_NOT_TEXT}") from None
+    text = _text(path, file, "name a readable file")
     if path.suffix == ".env" or path.name == ".env" or path.name.startswith(".env."):
         from dotenv import dotenv_values  # rarely needed: most keys are environment variables
 
@@ -108,10 +102,16 @@ def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
         ConfigError: a source is invalid; the message names the field, the line and the remedy, but
             never shows a key.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     if file is not None:
-        source = f"server.api_keys_file: {file!r}"
-        _add(found, source, "line", ":", _file(source, Path(file).expanduser()).splitlines())
+        source, path = f"server.api_keys_file: {file!r}", Path(file).expanduser()
+        remedy = (
+            "it is read where Serve builds the application, which is a node of the cluster with "
+            "`serve run` and `serve deploy`"
+        )
+        _add(digests, source, "line", ":", _text(path, source, remedy).splitlines())
+        if path.stat().st_mode & 0o077:
+            logger.warning("%s is accessible to other users; run chmod 600 on it", source)
     if variable is not None:
         source = f"server.api_keys_env: {variable}"
         if variable not in os.environ:
@@ -119,28 +119,23 @@ def read_key_digests(file: str | None, variable: str | None) -> dict[str, str]:
                 f"{source}: is not set where Serve builds the application; for `serve run` and "
                 "`serve deploy` on a running cluster, set it in the environment of `ray start`"
             )
-        _add(found, source, "entry", "=", os.environ[variable].split(","))
-    return found
+        _add(digests, source, "entry", "=", os.environ[variable].split(","))
+    return digests
 
 
-def _file(source: str, path: Path) -> str:
+def _text(path: Path, source: str, remedy: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        mode = path.stat().st_mode
-    except UnicodeDecodeError:
-        raise ConfigError(f"{source}: {_NOT_TEXT}") from None
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(
-            f"{source}: {error.strerror}; it is read where Serve builds the application, which is "
-            "a node of the cluster with `serve run` and `serve deploy`"
-        ) from None
-    if mode & 0o077:
-        logger.warning("%s is accessible to other users; run chmod 600 on it", source)
-    return text
+        raise ConfigError(f"{source}: {error.strerror}; {remedy}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{source}: is not UTF-8 text; save it as UTF-8") from None
 
 
-def _add(found: dict[str, str], source: str, unit: str, separator: str, entries: list[str]) -> None:
-    before = len(found)
+def _add(
+    digests: dict[str, str], source: str, unit: str, separator: str, entries: list[str]
+) -> None:
+    before = len(digests)
     for number, entry in enumerate(map(str.strip, entries), 1):
         if not entry or entry.startswith("#"):
             continue
@@ -163,12 +158,12 @@ def _add(found: dict[str, str], source: str, unit: str, separator: str, entries:
                 f"the key has {len(key)} characters; the minimum is {MIN_KEY_CHARACTERS}: "
                 f"{_MAKE_ONE}"
             )
-        elif name in found:
+        elif name in digests:
             fault = f"the name {name!r} is used twice; rename one"
-        elif digest in found.values():
+        elif digest in digests.values():
             fault = f"{name!r} has the same key as another name; {_MAKE_ONE}"
         if fault is not None:
             raise ConfigError(f"{source}, {unit} {number}: {fault}")
-        found[name] = digest
-    if len(found) == before:
+        digests[name] = digest
+    if len(digests) == before:
         raise ConfigError(f"{source}: contains no keys; {_MAKE_ONE}, or remove the field")

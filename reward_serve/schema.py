@@ -95,25 +95,42 @@ Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_small), AfterValidat
 class Status(StrEnum):
     """How a request ended. ``score`` is null exactly when this is not ``ok``."""
 
+    # A retry is likelier to change the later ones, of which an aggregate reports the last.
     OK = "ok"
     INVALID = "invalid"  # the request is, or the function that scores it fails; do not retry
     UNPARSEABLE = "unparseable"  # the judge's answer contains no verdict
     TRUNCATED = "truncated"  # the judge reached its token limit before its verdict
+    ERROR = "error"  # the reward model failed; retry
     TIMEOUT = "timeout"  # the deadline ``timeout_s`` passed; the work was aborted
     OVERLOADED = "overloaded"  # the queue was full; retry after a pause
-    ERROR = "error"  # the reward model failed; retry
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether clients retry it before the deadline."""
+        return self in (Status.ERROR, Status.OVERLOADED)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may have a score later, with a new deadline."""
+        return self.is_retried or self is Status.TIMEOUT
+
+    @property
+    def http_code(self) -> int:
+        """That of a single result; one without a verdict of the judge is still 200."""
+        return {"invalid": 422, "error": 502, "overloaded": 503, "timeout": 504}.get(self, 200)
 
 
-RETRIED = frozenset([Status.OVERLOADED, Status.ERROR])  # before the deadline
 REFUSED: dict[str, Any] = {"refused": True}
 """``details`` of an invalid result where all others will be: a wrong key, no such model."""
+PAUSE_S = "retry_after_s"
+"""In ``details``: the pause before a retry, in seconds."""
 DOWN_S = "endpoint_down_s"
 """In ``details``: for how long the model's endpoint has been down, in seconds."""
 Mode = Literal["label", "generate", "likelihood"]
 Source = Literal["judge", "rule", "classifier", "remote", "composite", "cache", "fallback"]
 
 
-class Options(BaseModel, extra="forbid"):
+class Options(BaseModel, extra="forbid", strict=True, allow_inf_nan=False):
     """Per-request settings; a deployment rejects those that it does not allow."""
 
     mode: Mode | None = Field(
@@ -121,22 +138,18 @@ class Options(BaseModel, extra="forbid"):
         description="label: one forward pass; generate: the judge writes text; likelihood: how "
         "probable it finds the reference.",
     )
-    temperature: float | None = Field(
-        None, ge=0, le=2, allow_inf_nan=False, strict=True, description="In generate mode."
-    )
-    top_p: float | None = Field(
-        None, gt=0, le=1, allow_inf_nan=False, strict=True, description="In generate mode."
-    )
+    temperature: float | None = Field(None, ge=0, le=2, description="In generate mode.")
+    top_p: float | None = Field(None, gt=0, le=1, description="In generate mode.")
     max_tokens: Count | None = Field(
         None, description="Maximum tokens the judge generates, in generate mode."
     )
     enable_thinking: bool | None = Field(
-        None, strict=True, description="Passed to chat templates with this setting (Qwen3)."
+        None, description="Passed to chat templates with this setting (Qwen3)."
     )
     thinking_tokens: Count | None = Field(
         None, description="Maximum tokens of max_tokens for thinking, which the engine then ends."
     )
-    cache: bool | None = Field(None, strict=True, description="False: bypass the judge's cache.")
+    cache: bool | None = Field(None, description="False: bypass the judge's cache.")
 
 
 class ScoreRequest(BaseModel, extra="forbid"):
@@ -215,7 +228,7 @@ class ScoreRequest(BaseModel, extra="forbid"):
     @field_validator("tools", mode="before")
     @classmethod
     def _tools_have_one_form(cls, value: Any) -> Any:
-        return [tool(each) for each in value] if isinstance(value, list) else value
+        return list(map(tool, value)) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _one_response_is_scored(self) -> Self:
@@ -269,7 +282,7 @@ class ScoreRequest(BaseModel, extra="forbid"):
     def sizes(self) -> dict[str, int]:
         """The bytes of UTF-8 in each field that a reward model reads."""
         rubric = self.rubric or []
-        criteria = [rubric] if isinstance(rubric, str) else [each.text for each in rubric]
+        criteria = [rubric] if isinstance(rubric, str) else [criterion.text for criterion in rubric]
         return {
             "response": utf8_bytes(self.response or ""),
             "reference": sum(map(utf8_bytes, self.references)),
@@ -428,8 +441,8 @@ def _found(fault: Any) -> str:
 
 def _short(text: str) -> str:
     """The text as printable ASCII, at most 80 characters."""
-    shown = text.encode("ascii", "backslashreplace").decode()
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    escaped = text.encode("ascii", "backslashreplace").decode()
+    return escaped if len(escaped) <= 80 else f"{escaped[:77]}..."
 
 
 def echoes(request: object) -> dict[str, Any]:
@@ -448,41 +461,23 @@ def echoes(request: object) -> dict[str, Any]:
     return kept
 
 
-def retry_after_s(details: object) -> float:
-    """The pause in the ``details`` of an ``overloaded`` result, in seconds; 0 without one."""
-    return _seconds(details, "retry_after_s")
-
-
-def endpoint_down_s(details: object) -> float:
-    """For how long the endpoint of a failed result's model has been down, in seconds."""
-    return _seconds(details, DOWN_S)
-
-
-def _seconds(details: object, name: str) -> float:
-    """Of a result's details; at most ``MAX_TIMEOUT_S``, whatever the service says."""
+def seconds_in(details: object, name: str) -> float:
+    """A time in a result's ``details``: 0 without it, at most ``MAX_TIMEOUT_S`` if it is longer."""
     seconds = details.get(name) if isinstance(details, dict) else None
     return float(min(seconds, MAX_TIMEOUT_S)) if isinstance(seconds, int | float) else 0.0
 
 
 def retry_details(results: Iterable[Any]) -> dict[str, JsonValue]:
     """What the ``details`` of results say of a retry, for one that needs them all."""
-    found = [result.details or {} for result in results]
-    names = ("retry_after_s", DOWN_S)
-    return {n: max(d[n] for d in found if n in d) for n in names if any(n in d for d in found)}
+    details, names = [result.details or {} for result in results], (PAUSE_S, DOWN_S)
+    return {n: max(d[n] for d in details if n in d) for n in names if any(n in d for d in details)}
 
 
 def longest_timeout_s(requests: Iterable[object]) -> float:
     """The longest valid ``timeout_s`` of the requests; the default if none has one."""
-    found = []
-    for request in requests:
-        value = request.get("timeout_s") if isinstance(request, dict) else None
-        try:
-            seconds = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            continue
-        if 0 < seconds <= MAX_TIMEOUT_S:
-            found.append(seconds)
-    return max(found, default=DEFAULT_TIMEOUT_S)
+    given = (request.get("timeout_s") for request in requests if isinstance(request, dict))
+    numbers = (value for value in given if isinstance(value, int | float))
+    return max((s for s in numbers if 0 < s <= MAX_TIMEOUT_S), default=DEFAULT_TIMEOUT_S)
 
 
 def failure(status: Status, reason: str, **fields: Any) -> ScoreResult:
@@ -569,7 +564,7 @@ class GroupResult(ResultModel):
     @classmethod
     def of(cls, results: list[ScoreResult], **fields: Any) -> Self:
         """A result that is ``ok`` if any response has a score; else the first one's failure."""
-        failed = None if any(one.score is not None for one in results) else results[0]
+        failed = None if any(result.score is not None for result in results) else results[0]
         status = Status.OK if failed is None else failed.status
         return cls(status=status, reason=failed and failed.reason, results=results, **fields)
 
@@ -577,8 +572,8 @@ class GroupResult(ResultModel):
 def group_failure(failed: ScoreResult, size: int, **fields: Any) -> GroupResult:
     """The result of a group of ``size`` responses, 0 if unknown, that failed as a whole."""
     results = [failed.model_copy() for _ in range(size)]
-    about = {"status": failed.status, "reason": failed.reason, "details": failed.details}
-    return GroupResult(results=results, **{**about, **fields})
+    fields = {"details": failed.details, **fields}
+    return GroupResult(status=failed.status, reason=failed.reason, results=results, **fields)
 
 
 def size_of_group(request: object) -> int:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from reward_serve.config.models import RuleModel, VerdictLogConfig
-from reward_serve.http.api import http_status
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
@@ -97,7 +96,7 @@ class FakeService:
             return _echoing(self.replies[call.path], call)
         if call.path == "/v1/score":
             result = self._scored(self._scorer.score(call.body))
-            return Reply(result, http_status(Status(result["status"])))
+            return Reply(result, Status(result["status"]).http_code)
         if call.path == "/v1/score/batch":
             asked = call.body["requests"]
             results = self._scored(self._scorer.score_batch(asked))
@@ -107,10 +106,10 @@ class FakeService:
             return Reply({"results": results})
         if call.path == "/v1/score/group":
             group = self._scored(self._scorer.score_group(call.body))
-            return Reply(group, http_status(Status(group["status"])))
+            return Reply(group, Status(group["status"]).http_code)
         if call.path == "/v1/explain":
             explanation = self._scored(self._scorer.explain(call.body))
-            return Reply(explanation, http_status(Status(explanation["result"]["status"])))
+            return Reply(explanation, Status(explanation["result"]["status"]).http_code)
         if call.path == "/v1/models":
             return Reply({"models": [{"name": "rule", "ready": True}], "version": __version__})
         if call.path == "/ready":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
@@ -45,7 +44,7 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
     clock = _Clock()
 
     async def started() -> T:
-        with mock.patch.dict(transport._loops, {os.getpid(): asyncio.get_running_loop()}):
+        with mock.patch.object(transport.process, "loop", asyncio.get_running_loop()):
             return await main()
 
     with (

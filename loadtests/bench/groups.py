@@ -152,10 +152,10 @@ class PerGroup(Placement):
         super().__init__()
         self._sessions = sessions
 
-    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+    def shares(self, items: Mapping[int, object], replicas: Sequence[str]) -> list[Share]:
         """The parts of a batch, one per group."""
         groups: dict[int, list[int]] = {}
-        for index, item in enumerate(items):
+        for index, item in items.items():
             groups.setdefault(group_key(item), []).append(index)
         return [Share(str(key) if self._sessions else None, part) for key, part in groups.items()]
 

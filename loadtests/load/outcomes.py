@@ -20,7 +20,6 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from loadtests.load.corpus import Body, Sample
-from reward_serve.http.api import http_status
 from reward_serve.schema import ScoreResult, Status, describe_errors
 from reward_serve_lab.evaluation.bulk import RIGHT, percentile
 
@@ -82,7 +81,7 @@ def check(sample: Sample, reply: Any, code: int | None = None) -> Checked:
         parsed = ScoreResult.model_validate(result)
     except ValidationError as error:
         return Checked("wrong", f"not a result: {describe_errors(error)}")
-    if code is not None and code != http_status(parsed.status):
+    if code is not None and code != parsed.status.http_code:
         return Checked("wrong", f"HTTP {code} with status {parsed.status.value}")
     if _abstained(parsed):
         return Checked("abstained")

@@ -21,7 +21,7 @@ from reward_serve.client.outcomes import (
     is_comparison,
     settle,
 )
-from reward_serve.client.retrying import Batch, Coalescer, Endpoint, Ticket, hand_out
+from reward_serve.client.retrying import Batch, Coalescer, Endpoint, GroupTicket, Ticket, hand_out
 from reward_serve.client.transport import (
     DEFAULT_APP,
     HandleTransport,
@@ -32,6 +32,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     as_dict,
     own_loop,
+    process,
     run,
 )
 from reward_serve.explanation import Explanation
@@ -49,8 +50,6 @@ from reward_serve.schema import (
 )
 
 logger = logging.getLogger(__name__)
-
-_connecting = threading.Lock()
 
 
 class Counters:
@@ -116,7 +115,7 @@ class Client:
         self.counters = Counters()
         window_s = self._endpoint.transport.window_s_per_batch
         self._coalescer = Coalescer(self._ask, own_loop(), max_batch, window_s)
-        self._pid = os.getpid()
+        self._process_id = process.id
 
     def score(self, request: Request) -> ScoreResult:
         """Score one request. In an event loop, use ``ascore``.
@@ -160,14 +159,14 @@ class Client:
             ScoringError: a response has no score and ``on_failure`` is ``raise``.
             NotConnectedError: see ``score``.
         """
-        with self._submitted([request], None, is_group=True) as (ticket,):
+        with self._submitted([request], None, GroupTicket) as (ticket,):
             result: GroupResult = ticket.answer.result()
         return result
 
     async def ascore_group(self, request: GroupRequest | Mapping[str, Any]) -> GroupResult:
         """``score_group``, awaited; ``on_failure`` applies to each response without a score."""
         loop = asyncio.get_running_loop()
-        with self._submitted([request], loop, is_group=True) as (ticket,):
+        with self._submitted([request], loop, GroupTicket) as (ticket,):
             result: GroupResult = await ticket.answer
         return result
 
@@ -190,12 +189,12 @@ class Client:
         self,
         requests: Sequence[Request | GroupRequest],
         loop: asyncio.AbstractEventLoop | None,
-        is_group: bool = False,
+        of: type[Ticket] = Ticket,
     ) -> Iterator[list[Ticket]]:
         """Submit the requests, and withdraw them if the block that waits for them raises."""
         self._refuse_fork()
-        tickets = [Ticket(as_dict(body, self._defaults), loop, is_group) for body in requests]
-        self.counters.add(asked=len(_responses(tickets[0].body)) if is_group else len(tickets))
+        tickets = [of(as_dict(request, self._defaults), loop) for request in requests]
+        self.counters.add(asked=sum(ticket.count for ticket in tickets))
         valid = [ticket for ticket in tickets if ticket.result is None]
         self._coalescer.submit(valid)
         if len(valid) < len(tickets):
@@ -207,7 +206,7 @@ class Client:
             raise
 
     def _refuse_fork(self) -> None:
-        if self._pid != os.getpid():
+        if self._process_id != process.id:
             raise NotConnectedError(
                 "this client was made before fork(), and its connections are the parent's; call "
                 "reward_serve.connect (or make the client) in this process"
@@ -216,42 +215,25 @@ class Client:
     async def _ask(self, tickets: Sequence[Ticket]) -> None:
         """Answer tickets of one model."""
         endpoint = self._endpoint.of_model(tickets[0].body.get("model"))
-        add, attempts = self.counters.add, self._max_attempts
-        await Batch(endpoint, tickets, self._deliver, add, attempts).run()
+        await Batch(endpoint, tickets, self._deliver, self.counters.add, self._max_attempts).run()
 
     def _deliver(self, tickets: Sequence[Ticket]) -> None:
         """Hand out final results, each without a score as ``on_failure`` says."""
-        if tickets[0].is_group:
-            hand_out([(group, self._of_group(group.body, group.result)) for group in tickets])
-            return
-        outcomes = self._outcomes([(ticket.body, ticket.result) for ticket in tickets])
-        hand_out(zip(tickets, outcomes, strict=True))
+        hand_out([(ticket, ticket.settled(self._settled)) for ticket in tickets])
 
-    def _of_group(self, body: Mapping[str, Any], group: GroupResult) -> GroupResult | ScoringError:
-        results, size = group.results, len(_responses(body))
-        if len(results) != size:  # invalid, or more responses than a group may have
-            results = [failure(group.status, group.reason or "")] * size
-        outcomes = self._outcomes([({"group_size": size}, result) for result in results])
-        return error_of(outcomes) or group.model_copy(update={"results": outcomes})
-
-    def _outcomes(
-        self, asked: Sequence[tuple[Mapping[str, Any], ScoreResult]]
-    ) -> list[ScoreResult | ScoringError]:
-        """Count results, and replace those without a score by ``on_failure``."""
-        outcomes = [self._outcome(body, result) for body, result in asked]
-        self.counters.add(ok=sum(result.status is Status.OK for _, result in asked))
-        return outcomes
-
-    def _outcome(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
+    def _settled(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
+        """Count a result, and replace one without a score by ``on_failure``."""
         status, on_failure = result.status.value, self._on_failure
         if result.status is Status.OK:
+            self.counters.add(ok=1)
             by_rule = on_failure in ("rule", "lexical")
             if not by_rule or (is_comparison(result) and not body.get("group_size")):
                 return result
             reason = f"on_failure={on_failure}: {result.model!r} scores on another scale; set none"
             return ScoringError(failure(Status.INVALID, reason, details=REFUSED))
         good = self._endpoint.of_model(body.get("model")).good
-        if on_failure is None and good and not good.is_group and is_comparison(good.result):
+        verdict = good and good.result
+        if on_failure is None and isinstance(verdict, ScoreResult) and is_comparison(verdict):
             on_failure = "rule"
         outcome = settle(body, result, on_failure)
         is_fallback = isinstance(outcome, ScoreResult) and outcome.source == "fallback"
@@ -351,11 +333,6 @@ def _results(outcomes: Sequence[Any]) -> list[ScoreResult]:
     return list(outcomes)
 
 
-def _responses(group: Mapping[str, Any]) -> Sequence[str]:
-    responses = group.get("responses")
-    return responses if isinstance(responses, list | tuple) else []
-
-
 def connect(
     *,
     url: str | None = None,
@@ -396,8 +373,8 @@ def connect(
             raise ValueError("REWARD_SERVE_URL and REWARD_SERVE_APP are both set; unset one")
     key = _api_key(api_key, api_key_file)
     settings = {"timeout_s": _timeout_s(timeout_s), **dict(sorted(settings.items()))}
-    with _connecting:
-        return _client(os.getpid(), url, app, key, connections, **settings)
+    with process.lock:
+        return _client(process.id, url, app, key, connections, **settings)
 
 
 @functools.cache
@@ -406,7 +383,7 @@ def _client(*target: Any, **settings: Any) -> Client:
 
 
 @functools.cache
-def _shared_endpoint(pid: int, url: str | None, app: str | None, *of_http: Any) -> Endpoint:
+def _shared_endpoint(process_id: str, url: str | None, app: str | None, *of_http: Any) -> Endpoint:
     """The endpoint of a service, shared by its clients, so that they detect an outage together."""
     return Endpoint(HttpTransport(url, *of_http) if url else HandleTransport(app or DEFAULT_APP))
 

@@ -12,12 +12,15 @@ import logging
 import math
 import random
 import time
+from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
+from reward_serve.client.outcomes import ScoringError, error_of
 from reward_serve.client.transport import (
     MALFORMED,
     SERVICE_GRACE_S,
@@ -27,20 +30,19 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
-from reward_serve.routing.dispatch import is_answer
+from reward_serve.routing.dispatch import Deliver, is_answer
 from reward_serve.schema import (
+    DOWN_S,
+    PAUSE_S,
     REFUSED,
-    RETRIED,
     GroupResult,
     ScoreResult,
     Status,
     echoes,
-    endpoint_down_s,
     failure,
     group_failure,
     longest_timeout_s,
-    retry_after_s,
-    size_of_group,
+    seconds_in,
 )
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ _OF_A_REQUEST = frozenset([TOO_LARGE, MALFORMED])  # not of all that are sent
 
 Result = ScoreResult | GroupResult
 Outcome = Result | BaseException
+Settle = Callable[[Mapping[str, Any], ScoreResult], ScoreResult | ScoringError]
+"""What a caller gets for a request and its final result."""
 
 
 class Ticket:
@@ -67,10 +71,11 @@ class Ticket:
     Args:
         body: the request.
         loop: the event loop that awaits ``answer``; None if a thread waits for it.
-        is_group: whether it is a ``GroupRequest``.
 
     Attributes:
         body: the request with an id.
+        key: tickets of one key are sent together.
+        count: the scores that it asks for.
         answer: the future of its outcome.
         size: its bytes as JSON.
         timeout_s: its deadline, in seconds from when its batch began.
@@ -80,15 +85,12 @@ class Ticket:
         gone: whether the caller no longer waits.
     """
 
-    def __init__(
-        self,
-        body: dict[str, Any],
-        loop: asyncio.AbstractEventLoop | None = None,
-        is_group: bool = False,
-    ) -> None:
+    count = 1
+
+    def __init__(self, body: dict[str, Any], loop: AbstractEventLoop | None = None) -> None:
         self.body = with_id(body)
         self.own_id = body.get("id")
-        self.is_group = is_group
+        self.key: object = repr(body.get("model"))
         self.loop = loop
         self.answer: Any = loop.create_future() if loop else Future()
         self.timeout_s = longest_timeout_s([body])
@@ -114,9 +116,43 @@ class Ticket:
     def fail(self, status: Status, reason: str, **details: Any) -> None:
         """Set the result to a failure."""
         self.result = failure(status, reason, details=details or None, **echoes(self.body))
-        if self.is_group:
-            size = size_of_group(self.body)
-            self.result = group_failure(self.result, size, **echoes(self.body))
+
+    def settled(self, settle: Settle) -> Outcome:
+        """What the caller gets of the result."""
+        return settle(self.body, self.result)
+
+    @staticmethod
+    async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
+        """Ask once, for tickets of one key; raises as ``ServiceTransport.ascore_each``."""
+        await transport.ascore_each(bodies, deliver)
+
+
+class GroupTicket(Ticket):
+    """A submitted ``GroupRequest``, which is sent alone."""
+
+    def __init__(self, body: dict[str, Any], loop: AbstractEventLoop | None = None) -> None:
+        responses = body.get("responses")
+        self.count = len(responses) if isinstance(responses, list | tuple) else 0
+        super().__init__(body, loop)
+        self.key = self
+
+    def fail(self, status: Status, reason: str, **details: Any) -> None:
+        """Set the result, and that of each response, to a failure."""
+        super().fail(status, reason, **details)
+        self.result = group_failure(self.result, self.count, **echoes(self.body))
+
+    def settled(self, settle: Settle) -> Outcome:
+        """What the caller gets: a response without a score is settled as a request is."""
+        results = self.result.results
+        if len(results) != self.count:  # invalid, or more responses than a group may have
+            results = [failure(self.result.status, self.result.reason or "")] * self.count
+        outcomes = [settle({"group_size": self.count}, result) for result in results]
+        return error_of(outcomes) or self.result.model_copy(update={"results": outcomes})
+
+    @staticmethod
+    async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
+        """Ask once for the only ticket."""
+        deliver([(0, await transport.ascore_group(bodies[0]))])
 
 
 def _is_json(value: object) -> bool:
@@ -127,6 +163,7 @@ def _is_json(value: object) -> bool:
     return True
 
 
+@dataclass(eq=False)
 class Coalescer:
     """Collects requests into batches on one event loop.
 
@@ -141,17 +178,12 @@ class Coalescer:
         window_s_per_batch: seconds of the wait for each batch in progress, beyond ``WINDOW_S``.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]],
-        loop: asyncio.AbstractEventLoop,
-        max_batch: int,
-        window_s_per_batch: float = 0.0,
-    ) -> None:
-        self._ask = ask
-        self._loop = loop
-        self._max_batch = max_batch
-        self._window_s_per_batch = window_s_per_batch
+    ask: Callable[[list[Ticket]], Coroutine[Any, Any, None]]
+    loop: AbstractEventLoop
+    max_batch: int
+    window_s_per_batch: float
+
+    def __post_init__(self) -> None:
         self._incoming: deque[Ticket] = deque()
         self._is_woken = False
         self._waiting: list[Ticket] = []
@@ -165,14 +197,14 @@ class Coalescer:
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._loop.call_soon_threadsafe(self._take)
+                self.loop.call_soon_threadsafe(self._take)
             except BaseException:  # such as KeyboardInterrupt; the next caller tries again
                 self._is_woken = False
                 raise
 
     def withdraw(self, tickets: Sequence[Ticket]) -> None:
         """Withdraw tickets whose callers have left; cancels batches for which nobody waits."""
-        self._loop.call_soon_threadsafe(self._abandon, tickets)
+        self.loop.call_soon_threadsafe(self._abandon, tickets)
 
     def _take(self) -> None:
         self._is_woken = False  # before emptying the queue, so that later requests wake the loop
@@ -182,14 +214,14 @@ class Coalescer:
                 self._send()
             self._waiting.append(ticket)
             self._bytes += ticket.size
-            if len(self._waiting) >= self._max_batch:
+            if len(self._waiting) >= self.max_batch:
                 self._send()
         if self._waiting and not self._in_progress:
             self._send()
         elif self._waiting and self._timer is None:
             # More in progress means that each takes longer, and so that a longer wait costs little.
-            window_s = min(self._window_s_per_batch * len(self._in_progress), _LONGEST_WINDOW_S)
-            self._timer = self._loop.call_later(max(window_s, WINDOW_S), self._send)
+            window_s = min(self.window_s_per_batch * len(self._in_progress), _LONGEST_WINDOW_S)
+            self._timer = self.loop.call_later(max(window_s, WINDOW_S), self._send)
 
     def _send(self) -> None:
         if self._timer is not None:
@@ -198,11 +230,10 @@ class Coalescer:
         batches: dict[Any, list[Ticket]] = {}
         for ticket in self._waiting:
             if not ticket.gone:
-                key = ticket if ticket.is_group else repr(ticket.body.get("model"))
-                batches.setdefault(key, []).append(ticket)
+                batches.setdefault(ticket.key, []).append(ticket)
         self._waiting, self._bytes = [], 0
         for batch in batches.values():
-            task = self._loop.create_task(self._ask(batch))
+            task = self.loop.create_task(self.ask(batch))
             self._in_progress[task] = batch
             task.add_done_callback(self._ended)
 
@@ -227,7 +258,7 @@ class Coalescer:
 
 def hand_out(outcomes: Iterable[tuple[Ticket, Outcome]]) -> None:
     """Deliver the tickets' outcomes, with one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
+    by_loop: dict[AbstractEventLoop | None, list[tuple[Any, Outcome]]] = {}
     for ticket, outcome in outcomes:
         by_loop.setdefault(ticket.loop, []).append((ticket.answer, outcome))
     for loop, answers in by_loop.items():
@@ -313,10 +344,7 @@ class Endpoint:
             receive([tickets[index] for index, _ in results])
 
         try:
-            if tickets[0].is_group:
-                note([(0, await self.transport.ascore_group(bodies[0]))])
-            else:
-                await self.transport.ascore_each(bodies, note)
+            await tickets[0].send(self.transport, bodies, note)
         except ServiceUnavailableError as error:
             if first and not (error.answered or isinstance(error, NotConnectedError)):
                 logger.warning("asking again until each request's deadline: %s", error)
@@ -361,9 +389,8 @@ class Endpoint:
         known = self.good or self.unanswered
         assert known is not None
         body = {**known.body, "timeout_s": timeout_s}
-        if not known.is_group:  # alone, a member of a cohort would wait for the others
-            body["group_size"] = None
-        probe = Ticket(body, is_group=known.is_group)
+        body.pop("group_size", None)  # alone, a member of a cohort would wait for the others
+        probe = type(known)(body)
         try:
             await self.ask([probe], lambda tickets: None)
         except ServiceUnavailableError as error:
@@ -382,6 +409,7 @@ class Endpoint:
                 batch.give_up()
 
 
+@dataclass(eq=False)
 class Batch:
     """Requests of one model, or one group, sent until each result is final.
 
@@ -401,22 +429,16 @@ class Batch:
         max_attempts: maximum attempts per request; None to retry until its deadline.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        tickets: Sequence[Ticket],
-        deliver: Callable[[Sequence[Ticket]], None],
-        count: Callable[..., None],
-        max_attempts: int | None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._tickets = tickets
-        self._deliver = deliver
-        self._count = count
-        self._max_attempts = max_attempts
-        self._open = set(tickets)  # those without a final result
+    endpoint: Endpoint
+    tickets: Sequence[Ticket]
+    deliver: Callable[[Sequence[Ticket]], None]
+    count: Callable[..., None]
+    max_attempts: int | None
+
+    def __post_init__(self) -> None:
+        self._open = set(self.tickets)  # those without a final result
         now = time.monotonic()
-        for ticket in tickets:
+        for ticket in self.tickets:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
         self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
@@ -430,43 +452,34 @@ class Batch:
         Raises:
             NotConnectedError: this process cannot reach the service.
         """
-        self._running = asyncio.current_task()
-        with self._in_progress():
-            try:
-                await self._ask(self._tickets, 1)
-                while self._later and self._open:
-                    await self._later.pop()
-            finally:
-                for task in self._later:
-                    task.cancel()
-        if self._unanswered_since is not None:
-            self._endpoint.suspect(self._tickets[-1], self._unanswered_since, self._last_reason)
-        self._close(self._tickets)
-
-    @contextmanager
-    def _in_progress(self) -> Iterator[None]:
-        """During the block, end each request at its own deadline, and all during an outage."""
-        if not self._endpoint.up:
+        self._running, loop = asyncio.current_task(), asyncio.get_running_loop()
+        if not self.endpoint.up:
             self.give_up()
-        loop, late_s = asyncio.get_running_loop(), SERVICE_GRACE_S - time.monotonic()
-        ends = {ticket.ends for ticket in self._open}
+        late_s, ends = SERVICE_GRACE_S - time.monotonic(), {ticket.ends for ticket in self._open}
         timers = [loop.call_later(end + late_s, self._expire, end) for end in ends]
-        self._endpoint.batches.add(self)
+        self.endpoint.batches.add(self)
         try:
-            yield
+            await self._ask(self.tickets, 1)
+            while self._later and self._open:
+                await self._later.pop()
         finally:
-            self._endpoint.batches.discard(self)
+            self.endpoint.batches.discard(self)
             for timer in timers:
                 timer.cancel()
+            for task in self._later:
+                task.cancel()
+        if self._unanswered_since is not None:
+            self.endpoint.suspect(self.tickets[-1], self._unanswered_since, self._last_reason)
+        self._close(self.tickets)
 
     def give_up(self) -> None:
         """End all requests, as the service does not answer."""
-        self._endpoint.unanswered = self._tickets[-1]  # the one before may itself be at fault
-        self._fail(self._tickets, Status.ERROR, self._endpoint.outage)
-        self._close(self._tickets)
+        self.endpoint.unanswered = self.tickets[-1]  # the one before may itself be at fault
+        self._fail(self.tickets, Status.ERROR, self.endpoint.outage)
+        self._close(self.tickets)
 
     def _expire(self, end: float) -> None:
-        late = [ticket for ticket in self._tickets if ticket.ends <= end]
+        late = [ticket for ticket in self.tickets if ticket.ends <= end]
         self._fail(late, Status.TIMEOUT, "no answer came by the deadline")
         self._close(late)
 
@@ -479,7 +492,7 @@ class Batch:
         if not asked:
             return
         if pause_s:
-            self._count(retried=len(asked))
+            self.count(retried=len(asked))
         left, began = set(asked), time.monotonic()
 
         def receive(tickets: Sequence[Ticket]) -> None:
@@ -494,7 +507,7 @@ class Batch:
                 self._running.cancel()
 
         try:
-            await self._endpoint.ask(asked, receive)
+            await self.endpoint.ask(asked, receive)
         except NotConnectedError:
             raise
         except ServiceUnavailableError as error:
@@ -518,12 +531,12 @@ class Batch:
         final, failed = [], []
         for ticket in tickets:
             result = ticket.result
-            is_final = result.status not in RETRIED or attempt == self._max_attempts
-            if is_final or endpoint_down_s(result.details) >= ticket.timeout_s / 2:
+            is_final = not result.status.is_retried or attempt == self.max_attempts
+            if is_final or seconds_in(result.details, DOWN_S) >= ticket.timeout_s / 2:
                 final.append(ticket)
             else:
                 failed.append(ticket)
-                pause_s = max(pause_s, retry_after_s(result.details))
+                pause_s = max(pause_s, seconds_in(result.details, PAUSE_S))
         self._close(final)
         self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
 
@@ -549,7 +562,7 @@ class Batch:
             ticket.result.id = ticket.own_id
         if final:
             try:
-                self._deliver(final)
+                self.deliver(final)
             except Exception as fault:  # a bug; the callers must not wait forever
                 hand_out((ticket, fault) for ticket in final)
 

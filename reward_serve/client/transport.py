@@ -52,32 +52,38 @@ Method = Literal["score_group", "explain"]
 _Result = TypeVar("_Result")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
-_lock = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}  # by process: no thread survives a fork
-_id_prefix = uuid4().hex[:12]
-_id_numbers = count()
-_forked_with_ray = False  # whether this process was forked from one connected to Ray
+
+class _Process:
+    """What the clients of this process share, which begins anew when it is forked."""
+
+    was_forked_with_ray = False
+
+    def __init__(self) -> None:
+        self.begin()
+        os.register_at_fork(after_in_child=self._begin_forked)
+
+    def begin(self) -> None:
+        self.id, self.numbers = uuid4().hex[:12], count()
+        self.lock = threading.RLock()  # a thread of the parent's may hold the other
+        self.loop: asyncio.AbstractEventLoop | None = None  # no thread survives a fork
+
+    def _begin_forked(self) -> None:
+        self.begin()
+        ray = sys.modules.get("ray")
+        self.was_forked_with_ray |= ray is not None and ray.is_initialized()
 
 
-def _note_fork() -> None:
-    global _forked_with_ray, _lock
-    _lock = threading.Lock()  # a thread of the parent's may hold the other
-    ray = sys.modules.get("ray")
-    _forked_with_ray = _forked_with_ray or (ray is not None and ray.is_initialized())
-
-
-os.register_at_fork(after_in_child=_note_fork)
+process = _Process()
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
     """The event loop of this process's clients; the first call starts it in a thread."""
-    pid = os.getpid()
-    with _lock:
-        if pid not in _loops:
+    with process.lock:
+        if process.loop is None:
             loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="reward-serve", daemon=True).start()
-            _loops[pid] = loop  # last, as Ctrl-C may come before
-        return _loops[pid]
+            process.loop = loop  # last, as Ctrl-C may come before
+        return process.loop
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -382,7 +388,7 @@ class HandleTransport(ServiceTransport):
     async def _connected(self, bodies: Sequence[dict[str, Any]]) -> Dispatcher:
         """The connection, which one thread opens; callers wait until their own deadlines."""
         timeout_s = longest_timeout_s(bodies) + SERVICE_GRACE_S
-        if _forked_with_ray:  # the call would hang
+        if process.was_forked_with_ray:  # the call would hang
             raise NotConnectedError(
                 f"{self.name}: this process was forked from one that is connected to Ray, "
                 "which fork() does not support; start it with spawn, or score over HTTP"
@@ -452,4 +458,4 @@ def with_id(body: dict[str, Any]) -> dict[str, Any]:
     """The request with an id: its own, or a generated one that no other process generates."""
     if body.get("id") is not None:
         return body
-    return {**body, "id": f"{_id_prefix}-{os.getpid()}-{next(_id_numbers)}"}
+    return {**body, "id": f"{process.id}-{next(process.numbers)}"}

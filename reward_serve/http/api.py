@@ -14,7 +14,7 @@ import math
 import re
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reward_serve.config.app import ServerConfig
 from reward_serve.keys import digest_of
 from reward_serve.off_loop import off_loop
-from reward_serve.schema import ResultModel, ScoreRequest, ScoreResult, Status
+from reward_serve.schema import PAUSE_S, ResultModel, ScoreRequest, ScoreResult, seconds_in
 from reward_serve.version import VERSION_HEADER, __version__
 
 logger = logging.getLogger("ray.serve")
@@ -45,7 +45,6 @@ MAX_BODY_DEPTH = 64
 _PARSED = 0.25  # what a byte of JSON costs
 _BODY_S, _BODY_BYTES_PER_S = 20.0, 2**16
 _LOOPBACK = re.compile(r"(https?://)?(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
-_CODES = {Status.INVALID: 422, Status.ERROR: 502, Status.OVERLOADED: 503, Status.TIMEOUT: 504}
 _OPEN_PATHS = frozenset(["/health", "/ready"])  # for probes: they only report a state
 _HEADERS = {
     VERSION_HEADER: __version__,
@@ -54,19 +53,15 @@ _HEADERS = {
 }
 
 
-def http_status(status: Status) -> int:
-    """The HTTP status code of a single result; one without a verdict of the judge is still 200."""
-    return _CODES.get(status, 200)
-
-
 def reply(content: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A JSON response."""
     return Response(orjson.dumps(content), code, headers, media_type="application/json")
 
 
-def retry_after(seconds: float) -> dict[str, str]:
-    """The ``Retry-After`` header for a pause, rounded up and at least 1 s."""
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+def retry_after(failed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The ``Retry-After`` header for the longest pause that results ask for, at least 1 s."""
+    pause_s = max(seconds_in(result["details"], PAUSE_S) for result in failed)
+    return {"Retry-After": str(max(1, math.ceil(pause_s)))}
 
 
 async def read_json(request: Request, limit: int) -> Any:

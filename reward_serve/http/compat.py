@@ -15,6 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,7 +25,7 @@ from reward_serve.config.app import ServerConfig
 from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
 from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
 from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
-from reward_serve.schema import MAX_TIMEOUT_S, RETRIED, Status, longest_timeout_s, retry_after_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
@@ -47,28 +48,26 @@ _MOST_PLACES = 1_000
 _PADDING, _CHARACTER = re.compile(rf"\A(?:\s*+(?:{_TOKEN.pattern}))++"), re.compile(r"\S")
 
 
+@dataclass
 class CompatRoutes:
     """The handlers of the routes; ``admit`` counts items for a caller's key during a request."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, server: ServerConfig, admit: Callable[[Request, int], None]
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._server = server
-        self._admit = admit
+    dispatcher: Dispatcher
+    server: ServerConfig
+    admit: Callable[[Request, int], None]
 
     def add_to(self, api: DocumentedApi) -> None:
         """Register the routes of the protocols that ``server.compatible_with`` lists."""
-        if "openai" in self._server.compatible_with:
+        if "openai" in self.server.compatible_with:
             api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
-        if "openrlhf" in self._server.compatible_with:
+        if "openrlhf" in self.server.compatible_with:
             api.add("/get_reward", self.get_reward, dict[str, Any], dict[str, Any])
-        if "slime" in self._server.compatible_with:
+        if "slime" in self.server.compatible_with:
             api.add("/remote_rm", self.remote_rm, float, dict[str, Any])
 
     async def get_reward(self, request: Request) -> Response:
         """OpenRLHF's ``--remote_rm_url``: scores ``query``, ``prompts`` and ``labels``."""
-        items = openrlhf_items(await read_json(request, self._server.max_body_bytes))
+        items = openrlhf_items(await read_json(request, self.server.max_body_bytes))
         numbers, results = await self._scored(request, items)
         # `rewards` are for the advantages, `scores` for dynamic filtering.
         absent = [float(result["score"] is None) for result in results]
@@ -76,7 +75,7 @@ class CompatRoutes:
 
     async def remote_rm(self, request: Request) -> Response:
         """Slime's ``--rm-url``: scores a sample's ``prompt``, ``response`` and ``label``."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self.server.max_body_bytes)
         (number,), _ = await self._scored(request, [slime_item(body)])
         return reply(number)
 
@@ -84,37 +83,37 @@ class CompatRoutes:
         self, request: Request, items: Items
     ) -> tuple[list[float | None], list[dict[str, Any]]]:
         """The rewards and their results."""
-        self._admit(request, len(items))
+        self.admit(request, len(items))
         named = {"model", "template", "timeout_s"}
         fields: dict[str, Any] = {k: v for k, v in request.query_params.items() if k in named}
         if "timeout_s" in fields:
             fields["timeout_s"] = _seconds(fields["timeout_s"])
-        self._dispatcher.pick(fields.get("model"))
+        self.dispatcher.pick(fields.get("model"))
         origin = None, request.state.key
-        results = await self._dispatcher.score_batch([item | fields for item in items], origin)
-        return rewards_of(results, self._server.absent_reward, fields.get("template")), results
+        results = await self.dispatcher.score_batch([item | fields for item in items], origin)
+        return rewards_of(results, self.server.absent_reward, fields.get("template")), results
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
-        body = await read_json(request, self._server.max_body_bytes)
+        body = await read_json(request, self.server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
         try:
-            model = self._dispatcher.pick(body.get("model"))
+            model = self.dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
         answers = body.get("n")
-        self._admit(request, answers if type(answers) is int and answers > 0 else 1)
+        self.admit(request, answers if type(answers) is int and answers > 0 else 1)
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
         origin = None, request.state.key
         try:
-            answer = await self._dispatcher.complete(model, body, within_s, origin)
+            answer = await self.dispatcher.complete(model, body, within_s, origin)
         except NoAnswerError as error:
             logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
             answer = {"status": error.status, "reason": error.reason, "details": None}
         if answer["status"] != "ok":
             code, kind = _OPENAI_CODES.get(Status(answer["status"]), (500, "server_error"))
-            headers = retry_after(retry_after_s(answer["details"])) if code == 503 else {}
+            headers = retry_after([answer]) if code == 503 else {}
             return _problem(answer["reason"], code, kind, headers)
         completion = answer["completion"] | {"model": body.get("model") or model}
         # An endpoint's text may have half of a character, which only escapes can carry.
@@ -182,7 +181,7 @@ def rewards_of(
     """
     failed = [result for result in results if result["status"] != Status.OK]
     misnamed = [r for r in failed if template and "template: " in (r["reason"] or "")]
-    passing = any(result["status"] in {*RETRIED, Status.TIMEOUT} for result in failed)
+    passing = any(Status(result["status"]).is_passing for result in failed)
     if failed and (absent is None or misnamed):
         first = (misnamed or failed)[0]
         detail = (
@@ -191,8 +190,7 @@ def rewards_of(
         )
         if misnamed or not passing:
             raise HTTPException(422, detail)
-        pause_s = max(retry_after_s(result["details"]) for result in failed)
-        raise HTTPException(503, detail, retry_after(pause_s))
+        raise HTTPException(503, detail, retry_after(failed))
     return [absent if result["score"] is None else result["score"] for result in results]
 
 

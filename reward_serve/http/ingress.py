@@ -25,7 +25,6 @@ from reward_serve.http.api import (
     Models,
     ScoreBatch,
     ScoreResults,
-    http_status,
     read_json,
     reply,
     retry_after,
@@ -38,7 +37,6 @@ from reward_serve.schema import (
     ScoreRequest,
     ScoreResult,
     Status,
-    retry_after_s,
     size_of_group,
 )
 from reward_serve.version import __version__
@@ -189,8 +187,8 @@ class Ingress:
 
 def _answered(result: dict[str, Any], content: dict[str, Any]) -> Response:
     """The response for a single result or its explanation, with the result's status code."""
-    code = http_status(Status(result["status"]))
-    headers = retry_after(retry_after_s(result["details"])) if code == 503 else None
+    code = Status(result["status"]).http_code
+    headers = retry_after([result]) if code == 503 else None
     if code != 200:
         content = {"detail": result["reason"], **content}
     return reply(content, code, headers)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from reward_serve.engines.base import OverloadedError
 from reward_serve.reward_models.base import failure_of
-from reward_serve.schema import RETRIED, ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 
 JudgeGroup = Callable[[Sequence[ScoreRequest], float, str | None], Awaitable[Sequence[ScoreResult]]]
 """Judges the requests of one group and API key within seconds; returns their results, in order."""
@@ -150,7 +150,7 @@ class Cohorts:
                 results = [failure_of(error, "a cohort")] * len(members)
         if any(result.score is not None for result in results):
             results = [_final(result) for result in results]
-        elif any(result.status in RETRIED for result in results):
+        elif any(result.status.is_retried for result in results):
             self._drop(key, cohort)  # retries form a new cohort
         for member, result in zip(members, results, strict=True):
             del member.request  # the cohort is kept for retries, which need only the result
@@ -160,5 +160,5 @@ class Cohorts:
 
 def _final(result: ScoreResult) -> ScoreResult:
     """Make a member's failure final if others were scored: a retry could not be compared."""
-    final = {"status": Status.TIMEOUT} if result.status in RETRIED else {}
+    final = {"status": Status.TIMEOUT} if result.status.is_retried else {}
     return result.model_copy(update=final)

@@ -36,9 +36,6 @@ Scores = Sequence[tuple[float, float]]
 
 _CASCADE_DEADLINE = 0.5  # of the time left, for all members but the last
 
-# Statuses to report when parts are missing, retryable ones first.
-_SEVERITY = ("overloaded", "timeout", "error", "truncated", "unparseable", "invalid")
-_PERMANENT = _SEVERITY[3:]
 _ABOUT_MEMBER = {"status", "score", "source", "label", "fingerprint"}
 
 
@@ -100,10 +97,10 @@ def no_score(
     Of all ``parts``, called ``what``, ``needed`` must have a score, the ``required`` among them.
     """
     failed = {name: part for name, part in parts.items() if part.score is None}
-    permanent = sum(part.status in _PERMANENT for part in failed.values())
-    hopeless = len(parts) - permanent < needed or any(r.status in _PERMANENT for r in required)
-    known = sorted({part.status for part in failed.values()}, key=_SEVERITY.index)
-    status = next(s for s in known if not hopeless or s in _PERMANENT)
+    statuses = [part.status for part in failed.values()]
+    lasting = [status for status in statuses if not status.is_passing]
+    hopeless = len(parts) - len(lasting) < needed or any(p.status in lasting for p in required)
+    status = next(s for s in reversed(Status) if s in (lasting if hopeless else statuses))
     first = [f"{name}: {part.status.value}: {part.reason}" for name, part in failed.items()][:3]
     more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
     have = f"{len(parts) - len(failed)} of {len(parts)} {what} have a score, {needed} are needed"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import pickle
 import threading
 import zlib
 from collections import Counter
@@ -30,7 +31,6 @@ from uuid import uuid4
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import use_ray_token
-from reward_serve.messages import utf8_bytes
 from reward_serve.schema import (
     REFUSED,
     GroupResult,
@@ -55,8 +55,6 @@ MESSAGE_BYTES = 2 * 2**20
 _READY_TIMEOUT_S = 2.0
 
 _MAX_ITEMS = 256  # in one call, whose results have at most 4 MiB
-_OVERHEAD = 16
-_ENDLESS = 16 * 2**20
 
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
 _STAYS = 2  # a group leaves its replica at this many times the bound
@@ -174,10 +172,9 @@ class Dispatcher:
     async def explain(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The explanation of a request's result, by the model that the request names."""
         answer = await self._ask("explain", body, origin)
-        if isinstance(answer, ScoreResult):
-            failed = answer.model_copy(update=echoes(body))
-            return Explanation(result=failed).model_dump(mode="json")
-        return answer
+        if not isinstance(answer, ScoreResult):
+            return answer
+        return Explanation(result=answer.model_copy(update=echoes(body))).model_dump(mode="json")
 
     async def score_group(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The result of a group, by the model that the request names."""
@@ -277,10 +274,7 @@ class DeploymentClient:
         self, items: Mapping[int, Any], deliver: Deliver, origin: Origin = UNKNOWN
     ) -> None:
         """Score the items of some indices with ``RewardReplica.score_stream``; deliver each."""
-        indices = [*items]
-        with self._placed([*items.values()], origin) as shares:
-            for share in shares:
-                share.indices = [indices[place] for place in share.indices]
+        with self._placed(items, origin) as shares:
             await asyncio.gather(*(self._score(share, items, deliver) for share in shares))
 
     async def ask(self, method: str, request: Any, origin: Origin = UNKNOWN) -> Result:
@@ -289,7 +283,7 @@ class DeploymentClient:
         Raises:
             NoAnswerError: no replica answered.
         """
-        with self._placed([request], origin) as (share,):
+        with self._placed({0: request}, origin) as (share,):
             within_s = longest_timeout_s([request]) + self._grace_s
             answer: Result = await self._call(method, share, within_s, request)
         return answer
@@ -357,7 +351,7 @@ class DeploymentClient:
             raise
 
     @contextmanager
-    def _placed(self, items: Sequence[Any], origin: Origin) -> Iterator[list[Share]]:
+    def _placed(self, items: Mapping[int, Any], origin: Origin) -> Iterator[list[Share]]:
         """The batch split into calls, which are counted as load until the block ends."""
         replicas = known_replicas(self._handle.app_name, self._handle.deployment_name)
         shares = self._placement.shares(items, replicas)
@@ -415,7 +409,7 @@ class Share:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
         unanswered: number of items without a result, which are counted as the replica's load.
-        size: bytes of the items, as ``size_of`` estimates them.
+        size: bytes of the items, as a list of which they take fewer.
         origin: has a batch's id, which tells the replica that other parts belong to it, unless
             this is the whole batch.
     """
@@ -435,12 +429,12 @@ class Placement:
         self._loads: Counter[str] = Counter()
         self._homes: dict[int, str] = {}  # the group used last at the end
 
-    def shares(self, items: Sequence[object], replicas: Sequence[str]) -> list[Share]:
+    def shares(self, items: Mapping[int, object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` as the items of each are answered."""
         if len(replicas) < 2 or not items:
-            return _calls(items, None, range(len(items)))
+            return _calls(items, None, items)
         groups: dict[int, list[int]] = {}
-        for index, item in enumerate(items):
+        for index, item in items.items():
             groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
 
@@ -499,19 +493,11 @@ def group_key(item: object) -> int:
     """
     fields = item if isinstance(item, Mapping) else {}
     group = fields.get("group")
-    key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
-    return zlib.crc32(_text(key).encode("utf-8", "replace"))
+    keys = [group] if isinstance(group, str) else map(fields.get, ("reference", "question"))
+    return zlib.crc32("\x1f".join(str(k)[:_KEY_CHARS] for k in keys).encode("utf-8", "replace"))
 
 
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value[:_KEY_CHARS]
-    if isinstance(value, list | tuple):
-        return "\x1f".join(_text(part) for part in value[:8])
-    return type(value).__name__
-
-
-def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int]) -> list[Share]:
+def _calls(items: Mapping[int, object], replica: str | None, indices: Iterable[int]) -> list[Share]:
     """The calls to one replica, in order, of at most ``MESSAGE_BYTES`` or one larger item each."""
     shares = [Share(replica)]
     for index in indices:
@@ -526,24 +512,8 @@ def _calls(items: Sequence[object], replica: str | None, indices: Sequence[int])
 
 
 def size_of(value: object) -> int:
-    """An upper bound on the message bytes of JSON-like data; an estimate for other data.
-
-    Counting stops at 16 MiB, as data that contain themselves have no end.
-    """
-    total = 0
-    left: list[Iterable[object]] = [(value,)]
-    while left and total < _ENDLESS:
-        for part in left.pop():
-            total += _OVERHEAD
-            if isinstance(part, str):
-                total += utf8_bytes(part)
-            elif isinstance(part, dict):
-                left += part, part.values()
-            elif isinstance(part, list | tuple):
-                left.append(part)
-            elif isinstance(part, int):
-                total += part.bit_length() // 8
-    return total
+    """The bytes of plain data in a message, which Serve pickles."""
+    return len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def is_answer(result: ScoreResult | GroupResult) -> bool:

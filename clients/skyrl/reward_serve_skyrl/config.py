@@ -107,86 +107,67 @@ def check_earlier_names(arguments: list[str]) -> None:
         raise ValueError(f"{argument}: use {use}")
 
 
-def check_judging_overlaps(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which judging cannot overlap with generation.
+def check_settings(cfg: SkyRLTrainConfig) -> None:
+    """Refuse settings that keep judging from overlapping with generation, or that lose rewards.
 
     Raises:
-        ValueError: ``generator.batched`` is on, or environments have no threads.
+        ValueError: there is such a setting; the message has the remedy.
     """
-    if cfg.generator.batched:
-        raise ValueError(
+    generator, gym = cfg.generator, cfg.environment.skyrl_gym
+    judge, section = gym.gsm8k_judge, "environment.skyrl_gym.gsm8k_judge"
+    samples, size = generator.n_samples_per_prompt, judge.group_size
+    waiting = (size or 0) * cfg.trainer.train_batch_size
+    by_turn = judge.reward in ("turns", "differences")
+    for is_refused, message in (
+        (
+            generator.batched,
             "generator.batched=true steps environments one by one after all generation, so "
-            "judging adds to every step; set generator.batched=false"
-        )
-    if cfg.environment.skyrl_gym.max_env_workers < 1:
-        raise ValueError(
+            "judging adds to every step; set generator.batched=false",
+        ),
+        (
+            gym.max_env_workers < 1,
             "environment.skyrl_gym.max_env_workers=0 steps environments on the event loop, which "
-            "waiting for the judge would block; set it to the number of samples in flight"
-        )
-
-
-def check_groups_meet(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which the samples of a prompt cannot wait for each other.
-
-    Raises:
-        ValueError: ``group_size`` is not the number of samples, or there are too few threads.
-    """
-    size = cfg.environment.skyrl_gym.gsm8k_judge.group_size
-    if size is None:
-        return
-    if size != cfg.generator.n_samples_per_prompt:
-        raise ValueError(
-            f"environment.skyrl_gym.gsm8k_judge.group_size={size}: must be "
-            f"generator.n_samples_per_prompt={cfg.generator.n_samples_per_prompt}"
-        )
-    samples, workers = size * cfg.trainer.train_batch_size, cfg.environment.skyrl_gym
-    if workers.max_env_workers < samples:
-        raise ValueError(
-            f"environment.skyrl_gym.max_env_workers={workers.max_env_workers}: with group_size, a "
-            f"sample keeps its thread until its group is whole; set it to {samples}, the samples "
-            "of a step"
-        )
-
-
-def check_undecided_can_be_left_out(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which undecided samples cannot be left out of training.
-
-    Raises:
-        ValueError: there is such a setting; the message has the remedy.
-    """
-    limit = cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
-    if not 0 <= limit <= 1:
-        raise ValueError(
-            f"environment.skyrl_gym.gsm8k_judge.max_undecided={limit}: must be between 0 and 1, a "
-            "share of a step's samples"
-        )
-    if cfg.generator.step_wise_trajectories:
-        raise ValueError(
+            "waiting for the judge would block; set it to the number of samples in flight",
+        ),
+        (
+            size not in (None, samples),
+            f"{section}.group_size={size}: must be generator.n_samples_per_prompt={samples}",
+        ),
+        (
+            gym.max_env_workers < waiting,
+            f"environment.skyrl_gym.max_env_workers={gym.max_env_workers}: with group_size, a "
+            f"sample keeps its thread until its group is whole; set it to {waiting}, the samples "
+            "of a step",
+        ),
+        (
+            not 0 <= judge.max_undecided <= 1,
+            f"{section}.max_undecided={judge.max_undecided}: must be between 0 and 1, a share of "
+            "a step's samples",
+        ),
+        (
+            generator.step_wise_trajectories,
             "generator.step_wise_trajectories=true: undecided samples cannot be left out, as only "
-            "an episode's last step has its metrics; set it to false"
-        )
-    if cfg.trainer.algorithm.loss_reduction == "token_mean_legacy":
-        raise ValueError(
+            "an episode's last step has its metrics; set it to false",
+        ),
+        (
+            cfg.trainer.algorithm.loss_reduction == "token_mean_legacy",
             "trainer.algorithm.loss_reduction=token_mean_legacy weighs each sample by its "
-            "micro-batch, so undecided samples cannot be left out; set token_mean"
-        )
-
-
-def check_turns_are_rewarded(cfg: SkyRLTrainConfig) -> None:
-    """Refuse settings under which turns have no rewards of their own.
-
-    Raises:
-        ValueError: there is such a setting; the message has the remedy.
-    """
-    judge = cfg.environment.skyrl_gym.gsm8k_judge
-    if judge.reward == "end":
-        return
-    why = "use end, turns or differences"
-    if judge.reward in ("turns", "differences"):
-        if judge.on_failure in ("rule", "lexical"):
-            why = "rules score answers, not turns; leave on_failure out"
-        elif cfg.generator.chat_template.name_or_path:
-            why = "with generator.chat_template SkyRL trains on the last reward alone; set end"
-        else:
-            return
-    raise ValueError(f"environment.skyrl_gym.gsm8k_judge.reward={judge.reward}: {why}")
+            "micro-batch, so undecided samples cannot be left out; set token_mean",
+        ),
+        (
+            not by_turn and judge.reward != "end",
+            f"{section}.reward={judge.reward}: use end, turns or differences",
+        ),
+        (
+            by_turn and judge.on_failure in ("rule", "lexical"),
+            f"{section}.reward={judge.reward}: rules score answers, not turns; leave on_failure "
+            "out",
+        ),
+        (
+            by_turn and generator.chat_template.name_or_path,
+            f"{section}.reward={judge.reward}: with generator.chat_template SkyRL trains on the "
+            "last reward alone; set end",
+        ),
+    ):
+        if is_refused:
+            raise ValueError(message)

@@ -23,10 +23,7 @@ from reward_serve_skyrl.agents import schemas_of
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
     check_earlier_names,
-    check_groups_meet,
-    check_judging_overlaps,
-    check_turns_are_rewarded,
-    check_undecided_can_be_left_out,
+    check_settings,
 )
 from reward_serve_skyrl.decided import DecidedOnly
 from reward_serve_skyrl.envs import JUDGE, GSM8kJudgeEnv, register_envs, settings_of
@@ -68,10 +65,7 @@ def read_config(arguments: list[str]) -> JudgedTrainConfig:
     overrides = [item for item in arguments if not item.startswith("trainer.override_entrypoint=")]
     check_earlier_names(overrides)
     cfg: JudgedTrainConfig = JudgedTrainConfig.from_cli_overrides(overrides)
-    check_judging_overlaps(cfg)
-    check_groups_meet(cfg)
-    check_undecided_can_be_left_out(cfg)
-    check_turns_are_rewarded(cfg)
+    check_settings(cfg)
     validate_cfg(cfg)
     if tools := cfg.environment.skyrl_gym.gsm8k_judge.tools:
         schemas = schemas_of(load_env_creator(tools)())

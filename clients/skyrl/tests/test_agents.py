@@ -14,7 +14,7 @@ from clients.skyrl.tests.test_launch import settings
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
 from reward_serve_skyrl.agents import assistant_turn
-from reward_serve_skyrl.config import check_turns_are_rewarded
+from reward_serve_skyrl.config import check_settings
 from reward_serve_skyrl.envs import register_envs
 from reward_serve_skyrl.main import SyncTrainer, check_first_rows, read_config
 from tests.fake_service import FakeService, dead_url
@@ -129,7 +129,7 @@ def test_an_episode_without_a_verdict_is_not_trained_on(
 )
 def test_settings_that_lose_rewards_are_refused(override: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_turns_are_rewarded(agent("http://x", "reward=turns", override))
+        check_settings(agent("http://x", "reward=turns", override))
 
 
 def test_a_run_gives_the_tools_to_the_policys_chat_template_and_to_the_service() -> None:

@@ -14,8 +14,7 @@ from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import register_envs
 from reward_serve_skyrl.config import (
     JudgedTrainConfig,
-    check_groups_meet,
-    check_judging_overlaps,
+    check_settings,
 )
 from reward_serve_skyrl.main import check_first_rows, check_judge_answers
 from tests.fake_service import FakeService, Reply
@@ -109,7 +108,7 @@ def test_the_samples_of_a_prompt_are_rewarded_with_their_places_in_the_group(
     with FakeService() as service:
         settings = (f"{SECTION}.group_size=4", f"{SECTION}.on_failure=none")
         config = configured(service.url, *samples, *settings)
-        check_groups_meet(config)
+        check_settings(config)
         rewards, output = rollout(config, tokenizer, responses, [extras(0, None)] * 4)
 
     lengths = list(map(len, responses[:3]))
@@ -175,4 +174,4 @@ def test_a_typo_ends_a_run_that_a_rule_would_have_rewarded(
 )
 def test_settings_that_serialise_judging_are_refused(override: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_judging_overlaps(configured("http://x", override))
+        check_settings(configured("http://x", override))

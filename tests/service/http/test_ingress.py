@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from reward_serve.http.api import http_status
 from reward_serve.schema import Status
 from tests.fake_ingress import GOOD, served
 
@@ -14,7 +13,7 @@ GROUP: dict[str, Any] = {"question": "?", "responses": ["a", "aa"]}
 
 def test_the_code_of_a_single_score() -> None:
     codes = {Status.INVALID: 422, Status.OVERLOADED: 503, Status.TIMEOUT: 504, Status.ERROR: 502}
-    assert {status: http_status(status) for status in Status} == dict.fromkeys(Status, 200) | codes
+    assert {status: status.http_code for status in Status} == dict.fromkeys(Status, 200) | codes
 
 
 def test_a_wrong_path_or_method_has_a_remedy() -> None:

@@ -17,7 +17,7 @@ from reward_serve.config.models import RuleModel
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import RETRIED
+from reward_serve.schema import Status
 from reward_serve_answers.calls import grade_calls
 
 Asked = list[tuple[str, list[str]]]
@@ -174,7 +174,7 @@ async def test_no_text_of_a_policy_gets_a_status_that_clients_retry_until_the_de
 ) -> None:
     rule, reference = Rule(verifier, monkeypatch), '{"name": "f", "arguments": {}}'
     result = await rule.scorer.score(item(text, reference))
-    assert result["status"] not in RETRIED
+    assert not Status(result["status"]).is_retried
     assert result["score"] in (None, 0.0)
     rule.model.close()
 

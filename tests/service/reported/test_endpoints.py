@@ -27,7 +27,7 @@ from reward_serve.replica.deployment import RewardReplica
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.composite import Composite
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, endpoint_down_s
+from reward_serve.schema import DOWN_S, ScoreRequest, ScoreResult, Status, seconds_in
 from tests.fake_ingress import BEARER, KEYS, FakeHandle, served
 from tests.fake_service import FakeService, Reply, free_port
 
@@ -195,7 +195,7 @@ async def test_while_the_endpoint_is_down_rules_decide_and_what_needs_it_says_fo
     asks = [lambda *_: of(down), lambda *_: of({"status": "ok", "score": 1.0})]
     both = await Composite(config, asks).score(ScoreRequest(response="18"))
     for details in (group["details"], group["results"][0]["details"], both.details):
-        assert endpoint_down_s(details) >= 0.2
+        assert seconds_in(details, DOWN_S) >= 0.2
 
 
 async def test_a_replica_starts_while_its_endpoint_is_down_and_is_not_ready(port: int) -> None:

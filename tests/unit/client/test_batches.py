@@ -429,5 +429,5 @@ async def test_what_is_asked_again_is_what_was_asked_and_plain() -> None:
 @in_virtual_time
 async def test_a_fault_in_delivering_an_answer_leaves_nobody_waiting() -> None:
     fault = AttributeError("no step yet")
-    with patch.object(Client, "_outcomes", side_effect=fault), pytest.raises(AttributeError):
+    with patch.object(Client, "_settled", side_effect=fault), pytest.raises(AttributeError):
         await ask(Scripted(takes_s=1000), bodies("a"))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fake_service import Call, FakeService
 from tests.unit.lab.cli.test_rescore import lines_of, logged
+from tests.unit.lab.fakes import invoke
 
 ROWS = 96
 
@@ -64,3 +65,10 @@ def test_a_killed_run_is_resumed_with_no_verdict_twice_and_none_lost(
         f"s{n}": float(n % 2 == 0) for n in range(ROWS)
     }
     assert json.loads(pipe.read_bytes())["n"] == ROWS
+
+
+def test_a_deployments_file_that_serves_no_single_url_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "verdicts-judge-1.jsonl"
+    log.write_text(json.dumps(logged(0)), encoding="utf-8")
+    result = invoke("rescore", log, "--with", "none.yaml")
+    assert (result.exit_code, "none.yaml: there is no such file" in result.stderr) == (2, True)

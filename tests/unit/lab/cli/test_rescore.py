@@ -152,11 +152,6 @@ def test_a_file_without_rollouts_is_named(
     assert fault in result.stderr and name in result.stderr
 
 
-def test_a_deployments_file_that_serves_no_single_url_is_refused(log: Path) -> None:
-    result = invoke("rescore", log, "--with", "none.yaml")
-    assert (result.exit_code, "none.yaml: there is no such file" in result.stderr) == (2, True)
-
-
 def test_fingerprints_of_one_column_are_counted_and_said(service: FakeService, log: Path) -> None:
     def reply(call: Any) -> None:
         if call.path == "/v1/score/batch":
