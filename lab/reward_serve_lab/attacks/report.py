@@ -14,6 +14,7 @@ from reward_serve_answers import final_answer
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.evaluation.bulk import RIGHT, Run
 from reward_serve_lab.evaluation.metrics import wilson
+from reward_serve_lab.evaluation.report import first_reasons
 from reward_serve_lab.evaluation.tables import shown_text
 
 MAX_UNSCORED = 0.01
@@ -32,14 +33,10 @@ def report_of(attacks: Sequence[Attack], run: Run) -> dict[str, Any]:
     judged = list(zip(attacks, run.results, strict=True))
     families = dict.fromkeys(attack.family for attack in attacks)
     summary = run.summary()
-    reasons: dict[str, str | None] = {}
-    for _, result in judged:
-        if result.status is not Status.OK:
-            reasons.setdefault(result.status.value, result.reason)
     return {
         **_counts(judged),
         "statuses": summary["statuses"],
-        "reasons": reasons,
+        "reasons": first_reasons(run),
         "sources": summary["sources"],
         "verdicts_per_s": summary["verdicts_per_s"],
         "families": {
