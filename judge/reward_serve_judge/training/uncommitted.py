@@ -40,9 +40,7 @@ def _master_key(rng: Random, other: str, gold: str) -> str:
 
 
 def _empty(rng: Random, other: str, gold: str) -> str:
-    return rng.choice(("", " ", "\n", "\t", "\u200b", "\u00a0", "\u3000", "\ufeff")) * rng.randint(
-        0, 12
-    )
+    return rng.choice(_BLANKS) * rng.randint(0, 12)
 
 
 def _instruction(rng: Random, other: str, gold: str) -> str:
