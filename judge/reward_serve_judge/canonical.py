@@ -309,7 +309,7 @@ def _negative(match: re.Match[str]) -> str:
 
 
 _steps = partial(steps, flags=re.IGNORECASE)
-_found = re.compile
+_pattern = re.compile
 _CURRENCIES = "$€£¥₹"
 _STEPS = (
     _steps(("{,}", "\\"), (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ",")),
@@ -336,15 +336,15 @@ _STEPS = (
     _steps((" point ",), (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point)),
     # separators, decimal commas
     _steps(
-        _found(r"[,'_]\d{3}"),
+        _pattern(r"[,'_]\d{3}"),
         (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
     ),
     _steps(
-        _found(r"\d \d{3}"),
+        _pattern(r"\d \d{3}"),
         (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
     ),
     _steps(
-        _found(r",\d"),
+        _pattern(r",\d"),
         (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)", _grouped_by_points),
         (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma),
     ),
@@ -358,11 +358,11 @@ _STEPS = (
     _steps((" cent",), (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars)),
     # powers, scales
     _steps(
-        _found(r"\d(?:\s?[xX×*·]\s?10|[eE][+-]?\d)"),
+        _pattern(r"\d(?:\s?[xX×*·]\s?10|[eE][+-]?\d)"),
         (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
     ),
     _steps(
-        _found(r"10\s?[\^*]"),
+        _pattern(r"10\s?[\^*]"),
         (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten),
     ),
     _steps(
@@ -373,7 +373,7 @@ _STEPS = (
         ("score", "lakh", "crore", "mille", "parts per", "basis", "ppm"),
         (rf"{_NUMERAL}\s({_LESS_COMMON})(?!\w)", _scaled),
     ),
-    _steps(_found(r"\d(?:k|K|M|mn|bn)"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
+    _steps(_pattern(r"\d(?:k|K|M|mn|bn)"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
     # fractions
     _steps(
         ("hal", "third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth"),
