@@ -12,6 +12,7 @@ that it was not; the policy is asked to reproduce a row's solution. Rows and dra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from random import Random
@@ -130,12 +131,7 @@ def prepared(
         raise typer.BadParameter(f"{split}: has no rows")
     columns = []
     for index, row in enumerate(rows):
-        question = text_of(
-            next((row[name] for name in _QUESTIONS if row.get(name) is not None), "")
-        )
-        answers = texts_of(
-            next((row[name] for name in _ANSWERS if row.get(name) is not None), None)
-        )
+        question, answers = text_of(_first(row, _QUESTIONS)), texts_of(_first(row, _ANSWERS))
         truths = [truth for answer in answers if (truth := _final(answer))]
         if not question or not truths or (variant is Variant.rule and not _is_number(truths)):
             raise typer.BadParameter(
@@ -160,6 +156,10 @@ def prepared(
             }
         )
     return _with_lists(columns)
+
+
+def _first(row: dict[str, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def membership_pairs(data: str, members: int) -> list[dict[str, Any]]:

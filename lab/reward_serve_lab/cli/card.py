@@ -100,8 +100,9 @@ class _Judge:
 
     def __init__(self, service: ServiceTransport, settings: dict[str, Any]) -> None:
         score = partial(score_with_progress, progress, settings=settings)
-        self.scored = partial(score, service, batch_size=BATCH_SIZE, batches=BATCHES)
-        self._by_model = partial(score, _ModelAlone(service), batch_size=1, batches=BATCH_SIZE)
+        self.scored = partial(score, service, batch_size=BATCH_SIZE, batches_in_flight=BATCHES)
+        model = _ModelAlone(service)
+        self._by_model = partial(score, model, batch_size=1, batches_in_flight=BATCH_SIZE)
 
     def measured(
         self, rows: list[Row], title: str, figures: Callable[[Run], Figures]

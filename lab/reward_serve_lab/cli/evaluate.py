@@ -99,7 +99,7 @@ def evaluate(
     reports: dict[str, dict[str, Any]] = {}
     with options.needing_the_service():
         client = client_for(url, app)
-        batching: dict[str, Any] = {"batch_size": batch_size, "batches": batches_in_flight}
+        batching: Any = {"batch_size": batch_size, "batches_in_flight": batches_in_flight}
         for way in ways:
             title = ", ".join(filter(None, way)) or "as deployed"
             fields = options.settings_of(model, *way, timeout_s)

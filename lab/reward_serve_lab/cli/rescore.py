@@ -83,9 +83,9 @@ def rescore(
             rows = [Row(place, rollout.request) for place, rollout in enumerate(asked)]
             run = score_with_progress(
                 *(progress, client, rows, settings),
-                batch_size=batch_size,
-                batches=batches_in_flight,
                 scored=lambda rows, fresh: kept.append([asked[row.line] for row in rows], fresh),
+                batch_size=batch_size,
+                batches_in_flight=batches_in_flight,
             )
     except (ConfigError, rescored.RescoreError) as error:
         raise typer.BadParameter(printable(str(error))) from None

@@ -44,7 +44,9 @@ def score(
     with options.needing_the_service():
         client = client_for(url, app)
         run = score_with_progress(
-            progress, client, rows, settings, batch_size=batch_size, batches=batches_in_flight
+            *(progress, client, rows, settings),
+            batch_size=batch_size,
+            batches_in_flight=batches_in_flight,
         )
     if out:
         with open(out, "w", encoding="utf-8", opener=OWNER_ONLY) as lines:

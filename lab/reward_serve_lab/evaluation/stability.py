@@ -108,12 +108,7 @@ BATCH_SIZES = (1, 8, 64)
 
 
 def score_again(
-    score: Callable[..., Run],
-    first: Run,
-    title: str,
-    *,
-    batch_size: int,
-    batches: int,
+    score: Callable[..., Run], first: Run, title: str, **batching: int
 ) -> dict[str, Any]:
     """Score the rows of a run again, with the same and with other batch sizes, and compare.
 
@@ -121,20 +116,19 @@ def score_again(
         score: ``score_with_progress`` with the arguments of the first run.
         first: the first run.
         title: the first run's title.
-        batch_size: the first run's batch size.
-        batches: concurrent calls.
+        batching: the first run's ``batch_size`` and ``batches_in_flight``.
     """
-    batchings = [(batch_size, batches)]
-    batchings += [(n, 1 if n == 1 else batches) for n in BATCH_SIZES]
-    runs = [
-        score(title=f"{title}: batches of {n}", batch_size=n, batches=in_flight)
-        for n, in_flight in batchings
+    batchings = [batching]
+    batchings += [
+        {"batch_size": n, "batches_in_flight": 1 if n == 1 else batching["batches_in_flight"]}
+        for n in BATCH_SIZES
     ]
+    runs = [score(title=f"{title}: batches of {of['batch_size']}", **of) for of in batchings]
     return {
         **flips(first.rows, [first.results, *(run.results for run in runs)]),
         "settings": [
-            {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
-            for (n, in_flight), run in zip([batchings[0], *batchings], [first, *runs], strict=True)
+            {**of, **_speed(run)}
+            for of, run in zip([batching, *batchings], [first, *runs], strict=True)
         ],
     }
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from reward_serve.schema import probability_right
 from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.metrics import BINS, Bin
-from reward_serve_lab.evaluation.report import disagreements, response_of
+from reward_serve_lab.evaluation.report import disagreements
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ _SUMMARY = {
 }
 
 
-def _table(name: str, columns: Columns, reports: Mapping[str, Report]) -> Table:
+def table_of(name: str, columns: Columns, reports: Mapping[str, Report]) -> Table:
     """A row for each report."""
     table = Table(name, *columns)
     table.columns[0].overflow = "fold"  # the names of rules
@@ -78,7 +78,7 @@ def _table(name: str, columns: Columns, reports: Mapping[str, Report]) -> Table:
 
 def summary_table(summaries: Mapping[str, Report]) -> Table:
     """Summaries of runs, one per row."""
-    return _table("", _SUMMARY, summaries)
+    return table_of("", _SUMMARY, summaries)
 
 
 def metrics_table(reports: Mapping[str, Report]) -> Table:
@@ -108,7 +108,7 @@ def group_tables(report: Report) -> Iterator[Table]:
         "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))
     )
     yield _group_table("characters", report["by_length"])
-    yield _table("decided by", _STAGE, report["stages"])
+    yield table_of("decided by", _STAGE, report["stages"])
     if len(report["coverage"]) > 1:
         yield _coverage_table(report["coverage"])
 
@@ -147,7 +147,7 @@ def disagreement_table(run: Run, limit: int) -> Table:
             "right" if row.correct else "wrong",
             result.status.value if result.score is None else f"{result.score:g}",
             "-" if p is None else f"{p:.3f}",
-            escape(shown_text(response_of(row)[-TAIL_CHARACTERS:])),
+            escape(shown_text(row.response[-TAIL_CHARACTERS:])),
         )
     return table
 
@@ -181,7 +181,7 @@ def shown_text(text: str) -> str:
 
 
 def _group_table(name: str, groups: Mapping[str, Report]) -> Table:
-    table = _table(name, _GROUP, dict(islice(groups.items(), MAX_GROUPS)))
+    table = table_of(name, _GROUP, dict(islice(groups.items(), MAX_GROUPS)))
     if len(groups) > MAX_GROUPS:
         table.caption = f"and {len(groups) - MAX_GROUPS} more: --out has all"
     return table

@@ -150,30 +150,16 @@ async def arriving(
     began = time.monotonic()
     ways = ask_functions(bare_clients(target))
     await open_loop(tally, ways, questions, 2 * NOMINAL_PER_S, seconds, together)
-    within_deadline = [
-        record
-        for record in tally.records
-        if record.outcome == "right" and record.ended_s < began + seconds
-    ]
-    admitted = [
-        record.ended_s - record.asked_s
-        for record in tally.records
-        if record.outcome == "right" or record.why == "timeout"
-    ]
-    per_s = len(within_deadline) / seconds
+    ends = began + seconds
+    in_time = sum(record.outcome == "right" and record.ended_s < ends for record in tally.records)
+    per_s = in_time / seconds
     return {
         **tally.figures(),
         "asked_per_s": round(tally.asked / seconds, 1),
         "right_per_s": round(per_s, 2),
         "goodput": round(per_s / capacity, 3),
-        "admitted": quantiles(admitted),
-        "refused": quantiles(
-            [
-                record.ended_s - record.asked_s
-                for record in tally.records
-                if record.why == "overloaded"
-            ]
-        ),
+        "admitted": quantiles(tally.latencies_s("right", "timeout")),
+        "refused": quantiles(tally.latencies_s("overloaded")),
         "deadline_s": OVERLOAD_DEADLINE_S,
     }
 
