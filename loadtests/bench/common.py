@@ -7,15 +7,18 @@ import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from deployments.local import console
+from reward_serve.client import Client
+from reward_serve.client.transport import ServiceTransport
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Status, Usage
+from reward_serve.schema import ScoreResult, Status, Usage
 from reward_serve.templates import load_template
 from reward_serve_answers import final_answer
 
@@ -69,9 +72,12 @@ class PromptRenderer:
         )
 
 
-def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
-    """Split the requests into lists of at most ``size``."""
-    return [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+async def in_batches(
+    client: Client | ServiceTransport, requests: Sequence[Request], size: int
+) -> list[ScoreResult]:
+    """The results of calls of ``size`` requests, all at once; in order."""
+    batches = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+    return [*chain(*await asyncio.gather(*map(client.ascore_batch, batches)))]
 
 
 async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:

