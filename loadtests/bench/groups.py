@@ -18,12 +18,13 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from random import Random
 from typing import Any
+
+from cachetools import LRUCache
 
 from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
@@ -66,8 +67,7 @@ class PrefixCache:
     """
 
     def __init__(self, blocks: int) -> None:
-        self._most = blocks
-        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._kept: LRUCache[int, None] = LRUCache(blocks)
 
     def add(self, tokens: Sequence[Any]) -> int:
         """Add a prompt; returns how many of its tokens were kept before it, in whole blocks.
@@ -80,9 +80,6 @@ class PrefixCache:
             hit = hit and key in self._kept and end < len(tokens)
             cached += BLOCK_TOKENS if hit else 0
             self._kept[key] = None
-            self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
         return cached
 
 
