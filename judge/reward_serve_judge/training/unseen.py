@@ -87,14 +87,9 @@ def rows(
 
     def draft(answer: Answer | None, rng: Random) -> Draft[Answer]:
         problem, elsewhere = rng.choice(problems), rng.choice(problems)
-        return (
-            of_answer(answer, problem, elsewhere, rng) if answer else _any(problem, elsewhere, rng)
-        )
-
-    def _any(problem: Problem, elsewhere: Problem, rng: Random) -> Draft[Answer]:
-        if rng.random() < 0.5:
+        if not answer and rng.random() < 0.5:
             return of_number(problem, elsewhere, rng)
-        return of_answer(drawn(rng), problem, elsewhere, rng)
+        return of_answer(answer or drawn(rng), problem, elsewhere, rng)
 
     answers = {f"mmath: {kind}": partial(_choice, some) for kind, some in mmath.items()}
     for kind, names in HELD_OUT.items():
