@@ -26,8 +26,7 @@ Report = Mapping[str, Any]
 
 Columns = Mapping[str, Callable[[Report], str]]
 
-_CELLS: Columns = {
-    "rows": lambda r: str(r["n"]),
+_METRICS: Columns = {
     "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
     "unscored": lambda r: str(r["unscored"]),
     "agreement": lambda r: _rate(r, "agreement"),
@@ -42,6 +41,10 @@ _CELLS: Columns = {
     "decided by": lambda r: _counts(r["sources"]),
     "verdicts/s": lambda r: _number(r["verdicts_per_s"], 1),
     "p50, p95 ms": lambda r: ", ".join(_number(r["latency_ms"][key], 0) for key in ("p50", "p95")),
+}
+_CELLS: Columns = {
+    **_METRICS,
+    "rows": lambda r: str(r["n"]),
     "share": lambda r: f"{r['share']:.1%}",
     "mean ms": lambda r: f"{r['mean_latency_ms']:.1f}",
     "prompt tokens": lambda r: f"{r['mean_prompt_tokens']:.0f}",
@@ -52,7 +55,6 @@ def _cells(*names: str) -> Columns:
     return {name: _CELLS[name] for name in names}
 
 
-_METRICS = _cells(*list(_CELLS)[1:15])
 _GROUP = _cells("rows", "unscored", "agreement", "false accept", "false reject", "AUC")
 _STAGE = _cells("share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens")
 _SUMMARY = {
