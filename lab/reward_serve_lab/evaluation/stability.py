@@ -107,6 +107,9 @@ BATCH_SIZES = (1, 8, 64)
 """Batch sizes of ``--stability``, besides the first run's; batches of 1 are sent one at a time."""
 
 
+_SPEED = ("agreement", "statuses", "verdicts_per_s")
+
+
 def score_again(
     score: Callable[..., Run], first: Run, title: str, **batching: int
 ) -> dict[str, Any]:
@@ -127,12 +130,7 @@ def score_again(
     return {
         **flips(first.rows, [first.results, *(run.results for run in runs)]),
         "settings": [
-            {**of, **_speed(run)}
+            {**of, **{name: run.summary()[name] for name in _SPEED}}
             for of, run in zip([batching, *batchings], [first, *runs], strict=True)
         ],
     }
-
-
-def _speed(run: Run) -> dict[str, Any]:
-    summary = run.summary()
-    return {key: summary[key] for key in ("agreement", "statuses", "verdicts_per_s")}
