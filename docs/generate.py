@@ -451,7 +451,7 @@ def _cards() -> str:
         "service with keys, set `REWARD_SERVE_API_KEY`.\n\n"
         + _table(("judge", "serve", "then"), rows)
         + "\nA classifier such as Skywork-Reward-V2 compares responses and reads no reference, so "
-        "these rows say nothing of it: [`reward-serve eval --pairs`](cli.md#reward-serve-eval).\n"
+        "these rows say nothing of it: [`reward-serve pairs`](cli.md#reward-serve-pairs).\n"
     )
 
 

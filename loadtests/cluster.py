@@ -8,6 +8,7 @@ from typing import Any
 
 from deployments.local import APP, free_port, serve_run, wait_until_ready
 from reward_serve.client import HttpRewardClient
+from reward_serve.config.app import ServerConfig
 
 
 @contextmanager
@@ -28,6 +29,34 @@ def local_cluster(**arguments: Any) -> Iterator[str]:
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+@contextmanager
+def replica_served(
+    name: str, replica: type, *arguments: Any, app: str = APP, **options: Any
+) -> Iterator[tuple[str, str]]:
+    """Another replica behind the service's own ingress, on a new cluster: its address and URL.
+
+    Args:
+        name: the model's name.
+        replica: the class of the replica.
+        arguments: what it is made with.
+        app: the application's name.
+        options: of its Serve deployment.
+    """
+    from ray import serve
+
+    from reward_serve.http.ingress import Ingress
+
+    port = free_port()
+    idle = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
+    with local_cluster() as address:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        model = serve.deployment(replica).options(name=name, **idle, **options).bind(*arguments)
+        ingress = serve.deployment(Ingress).options(name="ingress", **idle)
+        server = ServerConfig().model_dump(mode="json")
+        serve.run(ingress.bind(server, {name: model}, {}), name=app, route_prefix="/")
+        yield address, f"http://127.0.0.1:{port}"
 
 
 def config(

@@ -26,9 +26,10 @@ import httpx
 import typer
 from rich.table import Table
 
-from deployments.local import APP, ROOT, console, free_port
-from loadtests.bench.common import alternated, machine
+from deployments.local import APP, console, free_port
+from loadtests.bench.common import alternated
 from loadtests.cluster import served
+from loadtests.reports import RESULTS, add_figures
 from reward_serve import HttpRewardClient, RewardClient
 
 ROWS = 256
@@ -218,7 +219,7 @@ async def _measured(scores: Scored, url: str, faults: float) -> dict[str, Any]:
 @app.command()
 def faults(
     rounds: Annotated[int, typer.Option(help="Rounds without and with faults.")] = 2,
-    out: Out = ROOT / "loadtests" / "results",
+    out: Out = RESULTS,
 ) -> None:
     """Right, wrong and absent verdicts of each caller, and when they came.
 
@@ -234,7 +235,8 @@ def faults(
                         figures = asyncio.run(_of_caller(caller, url, service, run, rate))
                     if number >= 0:
                         by_caller[caller][weather].append(figures)
-    _write(out, "faults", by_caller)
+    command = f"python -m loadtests.endpoints faults --rounds {rounds}"
+    add_figures(out / "endpoints.json", "faults", by_caller, command)
     table = Table("caller", "", "right", "wrong", "absent", "calls", "128th s", "last s")
     for caller, weathers in by_caller.items():
         for weather, runs in weathers.items():
@@ -260,7 +262,7 @@ async def _of_caller(caller: str, url: str, service: str, run: str, rate: float)
 def rates(
     verdicts: Annotated[int, typer.Option(help="Verdicts of a round.")] = 2048,
     rounds: Annotated[int, typer.Option(help="Rounds.")] = 3,
-    out: Out = ROOT / "loadtests" / "results",
+    out: Out = RESULTS,
 ) -> None:
     """Verdicts a second by handle, of an endpoint that refuses what is above a number at once."""
     by_limit: dict[str, Any] = {}
@@ -270,7 +272,8 @@ def rates(
             by_limit[str(at_once or "any")] = asyncio.run(
                 _rates(clients, url, at_once, verdicts, rounds)
             )
-    _write(out, "rates", by_limit)
+    command = f"python -m loadtests.endpoints rates --rounds {rounds} --verdicts {verdicts}"
+    add_figures(out / "endpoints.json", "rates", by_limit, command)
     table = Table("at once", "judge", "verdicts/s", "calls a verdict")
     for taken, judges in by_limit.items():
         for name, figures in judges.items():
@@ -297,15 +300,6 @@ async def _rates(
     ways = {name: lambda sent, name=name: way(name, sent) for name in clients}
     per_s = await alternated(ways, rounds, new)
     return {name: {"per_s": per_s[name], "calls": calls[name][1:]} for name in clients}
-
-
-def _write(out: Path, part: str, figures: Any) -> None:
-    path = out / "endpoints.json"
-    written = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(
-        json.dumps(written | {part: figures, "machine": machine()}, indent=1) + "\n",
-        encoding="utf-8",
-    )
 
 
 if __name__ == "__main__":

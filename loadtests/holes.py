@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,28 +144,26 @@ def table(out: Out = Path("grpo-holes")) -> None:
             continue
         first = [_first_seen(folder, name, share) for share in SHARES]
         seen = [str(steps.get(sign, "-")) for sign in SIGNS for steps in first]
-        verdicts = VerdictTable([folder])
-        verdicts.read_all()
-        others = [str(verdicts.rows(sql)[0][0]) for sql in _NOT_SHIPPED.values()]
-        verdicts.close()
+        with closing(VerdictTable([folder])) as verdicts:
+            verdicts.read_all()
+            others = [str(verdicts.rows(sql)[0][0]) for sql in _NOT_SHIPPED.values()]
         signs_table.add_row(name, *seen, *others)
     console.print(signs_table)
 
 
 def _first_seen(folder: Path, name: str, share: float) -> dict[str, int]:
     """Steps until each sign was first seen, with audits of a share of the samples."""
-    verdicts = VerdictTable([folder])
-    verdicts.read_all()
-    verdicts.rows(
-        "DELETE FROM entries WHERE (status = 'audit' OR before IS NOT NULL) "
-        "AND hash(request) % 1000 >= ?",
-        [1000 * share],
-    )
     first: dict[str, int] = {}
-    for step, seen in history(verdicts, name):
-        for sign in seen:
-            first.setdefault(sign.name, int(step) + 1)
-    verdicts.close()
+    with closing(VerdictTable([folder])) as verdicts:
+        verdicts.read_all()
+        verdicts.rows(
+            "DELETE FROM entries WHERE (status = 'audit' OR before IS NOT NULL) "
+            "AND hash(request) % 1000 >= ?",
+            [1000 * share],
+        )
+        for step, seen in history(verdicts, name):
+            for sign in seen:
+                first.setdefault(sign.name, int(step) + 1)
     return first
 
 

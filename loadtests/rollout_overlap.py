@@ -26,6 +26,7 @@ import typing_extensions
 from deployments.local import console, deployed
 from examples.demo import SAMPLES
 from loadtests.recorded_env import SEEN
+from loadtests.reports import RESULTS, write_report
 from reward_serve import HttpRewardClient
 from reward_serve.cli.console import prepare_with_progress
 
@@ -34,7 +35,6 @@ if sys.version_info < (3, 12):  # all that skyrl's generator needs of Python 3.1
 
 PROMPTS, GROUP = 16, 4
 PHASE_S = 10.7
-RESULTS = Path(__file__).parent / "results"
 
 Row = dict[str, Any]
 
@@ -56,11 +56,9 @@ def main(
             with HttpRewardClient(service.url) as client:  # warm-up: the first verdict is slow
                 client.score({"response": "It is 17 or 18.", "reference": "18"})
             bench.run(name, service.url)
-    out.mkdir(parents=True, exist_ok=True)
     report = {"seed": seed, "conditions": bench.conditions}
-    text = json.dumps(report, indent=1) + "\n"
-    (out / "rollout_overlap.json").write_text(text, encoding="utf-8")
-    console.print_json(text)
+    write_report(out / "rollout_overlap.json", report)
+    console.print_json(data=report)
 
 
 class Policy:
@@ -73,7 +71,7 @@ class Policy:
     """
 
     def __init__(self, rows: list[Row], tokenizer: Any, times: list[float]) -> None:
-        self._said = [tokenizer.encode(row["response"]) for row in rows]
+        self._response_ids = [tokenizer.encode(row["response"]) for row in rows]
         self._rows, self._tokenizer, self._times = rows, tokenizer, times
 
     async def generate(self, engine_input: Row, model: str | None = None) -> Row:
@@ -83,7 +81,7 @@ class Policy:
         await asyncio.sleep(max(self._times[index] for index in indices))
         return {
             "responses": [self._rows[index]["response"] for index in indices],
-            "response_ids": [self._said[index] for index in indices],
+            "response_ids": [self._response_ids[index] for index in indices],
             "stop_reasons": ["stop"] * len(indices),
             "response_logprobs": None,
         }

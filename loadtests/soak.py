@@ -20,11 +20,10 @@ from typing import Annotated
 import typer
 
 from deployments.local import console, deployed
-from loadtests.bench.common import machine
 from loadtests.chaos.processes import memory_mib
 from loadtests.load.__main__ import run
+from loadtests.reports import RESULTS, this_machine, write_report
 
-RESULTS = Path(__file__).parent / "results"
 _PERIOD_S = 5.0
 
 Sizes = Mapping[str, float]
@@ -56,10 +55,10 @@ def main(
             for name in grown
         },
         "command": f"python -m loadtests.soak --minutes {minutes:g}",
-        "machine": machine(),
+        "machine": this_machine(),
     }
     summary.unlink()
-    (out / "soak.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(out / "soak.json", report)
     console.print_json(json.dumps({k: v for k, v in report.items() if k != "machine"}))
     too_large = [name for name, mib in grown.items() if mib > max_growth_mib]
     for name in too_large:

@@ -14,7 +14,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from ray.util import get_node_ip_address
 
@@ -105,11 +104,16 @@ class Engine:
         port = free_port()
         self.url = f"http://{host}:{port}"
         self._log = home / "engine.log"
+        tether = str(Path(__file__).with_name("tethered.py"))
+        start = command(model, home, (host, port), micro_batch, sequences)
         with self._log.open("ab") as log:
-            self._process = _started(
-                command(model, home, (host, port), micro_batch, sequences),
-                variables(installed),
-                log,
+            self._process = subprocess.Popen(
+                [sys.executable, tether, *start],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables(installed),
+                start_new_session=True,  # shields it from Ctrl-C and the owner's group's signals
             )
         try:
             self._await_ready()
@@ -143,20 +147,6 @@ class Engine:
                 after_s = time.monotonic() - began
                 raise EngineError(f"SkyRL's engine {state} after {after_s:.0f} s; see {self._log}")
             time.sleep(_POLL_S)
-
-
-def _started(
-    what: list[str], environment: dict[str, str], log: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    tether = str(Path(__file__).with_name("tethered.py"))
-    return subprocess.Popen(
-        [sys.executable, tether, *what],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,  # shields it from Ctrl-C and from signals to the owner's group
-    )
 
 
 def prune(home: Path) -> None:

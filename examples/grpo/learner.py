@@ -34,6 +34,7 @@ def inject(groups: list[Group], settings: Settings, step: int) -> int:
 
 
 _SILENT_STEPS = 3
+_LAPS = ("sample_s", "judge_s", "train_s", "weights_s")
 _POLL_S = 0.15  # SkyRL's engine polls for requests every 0.1 s
 _EVALUATION_SEED = 1_000_000_000
 
@@ -144,13 +145,8 @@ class Learner:
         if not evaluate:
             time.sleep(_POLL_S)
             self._launch(self._version + self._settings.ahead)
-        judge_s, train_s, weights_s = (after - before for before, after in pairwise(times))
-        seconds = {
-            "sample_s": sample_s,
-            "judge_s": judge_s,
-            "train_s": train_s,
-            "weights_s": weights_s,
-        }
+        laps = (after - before for before, after in pairwise(times))
+        seconds = dict(zip(_LAPS, (sample_s, *laps), strict=True))
         trained = {
             "injected": failed,
             "trained_groups": len(batch),

@@ -21,13 +21,11 @@ _SMOOTHED = 4  # steps on either side
 
 def plot(runs: dict[str, Run], path: Path) -> None:
     """Draw a page of the runs of ``results.json``."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     colours = {name: f"C{place}" for place, name in enumerate(runs)}
-    figure, axes = plt.subplots(3, 2, figsize=(12, 13), layout="constrained")
+    figure = Figure(figsize=(12, 13), layout="constrained")
+    axes = figure.subplots(3, 2)
     failing = {name: run for name, run in runs.items() if run["settings"]["failing"]}
     rewards = {n: _column(run, "reward") for n, run in runs.items() if n not in failing}
     _rewards(axes[0, 0], rewards, colours)
@@ -37,20 +35,15 @@ def plot(runs: dict[str, Run], path: Path) -> None:
     _mistakes(axes[2, 0], runs)
     _failures(axes[2, 1], runs, failing, colours)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def plot_rewards(rewards: dict[str, list[float | None]], path: Path) -> None:
     """Draw the mean rewards of runs' steps, by the runs' names."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    _rewards(axes, rewards, {name: f"C{place}" for place, name in enumerate(rewards)})
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    _rewards(figure.subplots(), rewards, {name: f"C{place}" for place, name in enumerate(rewards)})
     figure.savefig(path)
-    plt.close(figure)
 
 
 def smoothed(values: list[float]) -> list[float]:
@@ -99,9 +92,8 @@ def _held_out(axes: Any, runs: dict[str, Run], colours: dict[str, str], kind: st
         intervals = [evaluation[f"{kind}_interval"] for evaluation in evaluations]
         below = [rate - low for rate, (low, _) in zip(rates, intervals, strict=True)]
         above = [high - rate for rate, (_, high) in zip(rates, intervals, strict=True)]
-        steps = [
-            evaluation["step"] + 0.4 * place for evaluation in evaluations
-        ]  # so that the bars stand apart
+        # So that the bars stand apart.
+        steps = [evaluation["step"] + 0.4 * place for evaluation in evaluations]
         axes.errorbar(
             steps, rates, (below, above), color=colours[name], marker="o", capsize=3, label=name
         )

@@ -12,6 +12,7 @@ that it was not; the policy is asked to reproduce a row's solution. Rows and dra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from random import Random
@@ -128,38 +129,38 @@ def prepared(
     """
     if not rows:
         raise typer.BadParameter(f"{split}: has no rows")
-    columns = []
-    for index, row in enumerate(rows):
-        question = text_of(
-            next((row[name] for name in _QUESTIONS if row.get(name) is not None), "")
-        )
-        answers = texts_of(
-            next((row[name] for name in _ANSWERS if row.get(name) is not None), None)
-        )
+    parsed = []
+    for number, row in enumerate(rows, 1):
+        question, answers = text_of(_first(row, _QUESTIONS)), texts_of(_first(row, _ANSWERS))
         truths = [truth for answer in answers if (truth := _final(answer))]
         if not question or not truths or (variant is Variant.rule and not _is_number(truths)):
             raise typer.BadParameter(
-                f"{split}: row {index + 1}: needs a question and an answer"
+                f"{split}: row {number}: needs a question and an answer"
                 f"{', which is a number' if variant is Variant.rule else ''}; found {sorted(row)}"
             )
-        gold = truths[0] if len(truths) == 1 else truths
-        columns.append(
-            {
-                "data_source": source,
-                "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
-                "env_class": _ENVIRONMENTS[variant],
-                "reward_spec": {"method": "rule", "ground_truth": gold},
-                "reward_model": {"style": "rule", "ground_truth": gold},
-                "extra_info": {
-                    "split": split,
-                    "index": index,
-                    "answer": "\n".join(answers),
-                    "question": question,
-                    "problem": question,
-                },
-            }
-        )
-    return _with_lists(columns)
+        parsed.append((question, answers, truths))
+    has_lists = any(len(truths) > 1 for *_, truths in parsed)  # a parquet column has one type
+    return [
+        {
+            "data_source": source,
+            "prompt": [{"role": "user", "content": f"{question} {INSTRUCTION}"}],
+            "env_class": _ENVIRONMENTS[variant],
+            "reward_spec": {"method": "rule", "ground_truth": truths if has_lists else truths[0]},
+            "reward_model": {"style": "rule", "ground_truth": truths if has_lists else truths[0]},
+            "extra_info": {
+                "split": split,
+                "index": index,
+                "answer": "\n".join(answers),
+                "question": question,
+                "problem": question,
+            },
+        }
+        for index, (question, answers, truths) in enumerate(parsed)
+    ]
+
+
+def _first(row: dict[str, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def membership_pairs(data: str, members: int) -> list[dict[str, Any]]:
@@ -219,15 +220,6 @@ def _final(answer: str) -> str:
 
 def _is_number(truths: list[str]) -> bool:
     return len(truths) == 1 and parse_number(truths[0]) is not None
-
-
-def _with_lists(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with each truth as a list if any is one: a parquet column has one type."""
-    if any(isinstance(row["reward_spec"]["ground_truth"], list) for row in columns):
-        for spec in (row[name] for row in columns for name in ("reward_spec", "reward_model")):
-            truth = spec["ground_truth"]
-            spec["ground_truth"] = truth if isinstance(truth, list) else [truth]
-    return columns
 
 
 def write(columns: list[dict[str, Any]], path: Path) -> None:

@@ -243,18 +243,6 @@ def _named_part(match: re.Match[str]) -> str:
     return _digits(Fraction(top, bottom))
 
 
-def _and_part(match: re.Match[str]) -> str:
-    return _digits(Fraction(match[1]) + Fraction(match[2] or 1) / _PARTS[match[3].lower()])
-
-
-def _point(match: re.Match[str]) -> str:
-    return f"{match[1]}.{match[2].replace(' ', '')}"
-
-
-def _dollars(match: re.Match[str]) -> str:
-    return f"{match[1]}.{match[2]:0>2} dollars"
-
-
 def _decimal_comma(match: re.Match[str]) -> str:
     """For example 18.5 for "18,5", unless the two may be elements of a list."""
     before, after = _around(match)
@@ -268,10 +256,6 @@ def _decimal_comma(match: re.Match[str]) -> str:
 def _ten(match: re.Match[str]) -> str:
     exponent = int(match[1] or match[2])
     return str(10**exponent) if 0 <= exponent <= 15 else match[0]
-
-
-def _superscript(match: re.Match[str]) -> str:
-    return f"10^{match[1].translate(_SUPERSCRIPTS)}"
 
 
 def _frac(match: re.Match[str]) -> str:
@@ -300,124 +284,77 @@ def _power(match: re.Match[str]) -> str:
     return _digits(Fraction(match[1]) * Fraction(10) ** exponent)
 
 
-def _grouped_by_points(match: re.Match[str]) -> str:
-    return f"{match[1].replace('.', '')}.{match[2]}"
-
-
-def _negative(match: re.Match[str]) -> str:
-    return match[0] if _OPERAND.search(_around(match)[0]) else f"-{match[1]}"
-
-
 _steps = partial(steps, flags=re.IGNORECASE)
-_found = re.compile
+_pattern = re.compile
 _CURRENCIES = "$€£¥₹"
 _STEPS = (
     _steps(("{,}", "\\"), (r"(?<=\d)(?:\{,\}|\\,|\\!|\{,\}\\!)(?=\d{3})", ",")),
-    _steps(
-        "\\",
+    _steps("\\",
         (r"(?<=\d)\s?(?=\\[dtc]?frac)", " "),
         (r"(-\s?)?\\[dtc]?frac\s?\{\s?(-?\d+)\s?\}\s?\{\s?(-?\d+)\s?\}", _frac),
         (r"\\[dtc]?frac\s?(\d)(\d)(?!\d)", r"\1/\2"),
         (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|bm)\s?\{([^{}]*)\}", r"\1"),
         (r"\\([$%])", r"\1"),
-        (r"\\times\b|\\cdot(?=\s?10\s?[\^⁰¹²³⁴-⁹⁻])", "x"),
-    ),
-    _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", _superscript)),
+        (r"\\times\b|\\cdot(?=\s?10\s?[\^⁰¹²³⁴-⁹⁻])", "x")),
+    _steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻",
+        (r"(?<![\d.,])10([⁰¹²³⁴-⁹⁻]{1,3})", lambda m: f"10^{m[1].translate(_SUPERSCRIPTS)}")),
     # words
-    _steps(
-        (),
-        (
-            rf"\b(?:a (?=hundred|thousand|million))?{_NUMBER_WORD}"
-            rf"(?:(?:, |,? and | |-){_NUMBER_WORD})*\b",
-            _words,
-        ),
-    ),
+    _steps((),
+        (rf"\b(?:a (?=hundred|thousand|million))?{_NUMBER_WORD}"
+         rf"(?:(?:, |,? and | |-){_NUMBER_WORD})*\b", _words)),
     *MEASURES,
-    _steps((" point ",), (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", _point)),
+    _steps((" point ",),
+        (rf"{_NUMERAL} point (\d(?: ?\d)*)\b", lambda m: f"{m[1]}.{m[2].replace(' ', '')}")),
     # separators, decimal commas
-    _steps(
-        _found(r"[,'_]\d{3}"),
-        (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped),
-    ),
-    _steps(
-        _found(r"\d \d{3}"),
-        (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped),
-    ),
-    _steps(
-        _found(r",\d"),
-        (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)", _grouped_by_points),
-        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma),
-    ),
+    _steps(_pattern(r"[,'_]\d{3}"),
+        (r"(?<![\d.,[])(?<!\\\{)(\d{1,3}(?:[,'_]\d{3})+)(?!\d|,\d)(\.\d+)?", _grouped)),
+    _steps(_pattern(r"\d \d{3}"),
+        (r"(?<![\d.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3})(?!\d| \d)(\.\d+)?", _grouped)),
+    _steps(_pattern(r",\d"),
+        (r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d,]|\.\d)",
+         lambda m: f"{m[1].replace('.', '')}.{m[2]}"),
+        (r"(?<![\d.,])(\d+),(\d{1,2})(?![\d,]|\.\d)", _decimal_comma)),
     _steps(".", (r"\.(?<![\w.]\.)(\d+)", r"0.\1")),
     # currency
     _steps(_CURRENCIES, (r"([-+]?)[$€£¥₹]\s?([-+]?)(?=\d)", r"\1\2")),
-    _steps(
-        (*_CURRENCIES, ",-", ".-", ",–", ".–", ",—", ".—"),
-        (r"(\d)(?:\s?[€£₹]|\$|[,.][-–—](?!\s?\w))", r"\1"),
-    ),
-    _steps((" cent",), (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", _dollars)),
+    _steps((*_CURRENCIES, ",-", ".-", ",–", ".–", ",—", ".—"),
+        (r"(\d)(?:\s?[€£₹]|\$|[,.][-–—](?!\s?\w))", r"\1")),
+    _steps((" cent",),
+        (rf"{_NUMERAL} dollars? and (\d{{1,2}}) cents?\b", lambda m: f"{m[1]}.{m[2]:0>2} dollars")),
     # powers, scales
-    _steps(
-        _found(r"\d(?:\s?[xX×*·]\s?10|[eE][+-]?\d)"),
-        (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power),
-    ),
-    _steps(
-        _found(r"10\s?[\^*]"),
-        (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten),
-    ),
-    _steps(
-        ("thousand", "million", "billion", "hundred"),
-        (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled),
-    ),
-    _steps(
-        ("score", "lakh", "crore", "mille", "parts per", "basis", "ppm"),
-        (rf"{_NUMERAL}\s({_LESS_COMMON})(?!\w)", _scaled),
-    ),
-    _steps(_found(r"\d(?:k|K|M|mn|bn)"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
+    _steps(_pattern(r"\d(?:\s?[xX×*·]\s?10|[eE][+-]?\d)"),
+        (rf"{_NUMERAL}(?:{_POWER_OF_TEN})(?!\w)", _power)),
+    _steps(_pattern(r"10\s?[\^*]"),
+        (rf"(?<![\w.^)}}\]])(?<!\^\{{)(?<![x×*·/] ){_TEN}(?![\d.])", _ten)),
+    _steps(("thousand", "million", "billion", "hundred"),
+        (rf"{_NUMERAL}\s?(thousand|million|billion|hundred)s?(?!\w)", _scaled)),
+    _steps(("score", "lakh", "crore", "mille", "parts per", "basis", "ppm"),
+        (rf"{_NUMERAL}\s({_LESS_COMMON})(?!\w)", _scaled)),
+    _steps(_pattern(r"\d(?:k|K|M|mn|bn)"), (rf"{_NUMERAL}((?-i:k|K|M|mn|bn))(?!\w)", _scaled)),
     # fractions
-    _steps(
-        ("hal", "third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth"),
-        (rf"{_NUMERAL} and (?:an?|(\d+))[ -]({_PART})\b", _and_part),
-        (rf"\b(\d{{1,6}}|a(?= half| quarter))[ -]({_PART})\b", _named_part),
-    ),
-    _steps(
-        "/",
-        (
-            r"(?<![\w./,^])(?:(\d{1,6})(?: | and ))?(?<![\w./,^])(\d{1,6}) ?/ ?(\d{1,6})"
-            r"(?![\d/]|[.,]\d)",
-            _fraction,
-        ),
-    ),
+    _steps(("hal", "third", "quarter", "fourth", "fifth", "sixth", "eighth", "tenth"),
+        (rf"{_NUMERAL} and (?:an?|(\d+))[ -]({_PART})\b",
+         lambda m: _digits(Fraction(m[1]) + Fraction(m[2] or 1) / _PARTS[m[3].lower()])),
+        (rf"\b(\d{{1,6}}|a(?= half| quarter))[ -]({_PART})\b", _named_part)),
+    _steps("/",
+        (r"(?<![\w./,^])(?:(\d{1,6})(?: | and ))?(?<![\w./,^])(\d{1,6}) ?/ ?(\d{1,6})"
+         r"(?![\d/]|[.,]\d)", _fraction)),
     # units
-    _steps(
-        "\\°",
+    _steps("\\°",
         (rf"(?<=\d)\s?{_DEGREES}\s?(?=[A-Za-z])", " degrees "),
-        (rf"(?<=\d)\s?{_DEGREES}", " degrees"),
-    ),
-    _steps(
-        "/",
-        (
-            r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))",
-            " per ",
-        ),
-    ),
-    _steps(
-        (),
-        (
-            r"(\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
-            r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)",
-            r"\1 ",
-        ),
-    ),
+        (rf"(?<=\d)\s?{_DEGREES}", " degrees")),
+    _steps("/",
+        (r"(?<=\d)\s?/\s?(?=(?!(?:ln|log|sin|cos|tan|exp|sqrt|pi)\b)(?:[a-z]{2}|h\b))", " per ")),
+    _steps((),
+        (r"(\d)(?=(?!(?:st|nd|rd|th|pi|sqrt|cbrt|sin|cos|tan|log|ln)\b)"
+         r"(?:[a-z]{2,}|(?-i:[ghlLm]))\b)", r"\1 ")),
     # zeros, percent, signs
     _steps(".", (r"(?<![\d.])\d+\.\d+(?!\.?\d)", _decimal)),
-    _steps(
-        ("%", "percent", "per cent", "pct"),
-        (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%"),
-    ),
-    _steps(("negative", "minus"), (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)", _negative)),
+    _steps(("%", "percent", "per cent", "pct"),
+        (r"(?<=\d)\s?(?:%|percent\b|per cent\b|pct\b)", "%")),
+    _steps(("negative", "minus"),
+        (r"\b(?:negative|minus)\s+(?=\d)(\d+(?:\.\d+)?)",
+         lambda m: m[0] if _OPERAND.search(_around(m)[0]) else f"-{m[1]}")),
     _steps("-", (r"(?<=[=:(])(\s?)- (?=\d)", r"\1-")),
-    _steps(
-        "+", (r"\+(?=\d)(?:(?<=^\+)|(?<=[$({[:=*,→]\+)|(?<=[:=#,→] \+)|(?<=\bis \+))", "")
-    ),
+    _steps("+", (r"\+(?=\d)(?:(?<=^\+)|(?<=[$({[:=*,→]\+)|(?<=[:=#,→] \+)|(?<=\bis \+))", "")),
 )  # fmt: skip

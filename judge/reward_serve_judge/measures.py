@@ -38,18 +38,6 @@ def _indexed(match: re.Match[str]) -> str:
     return _of_base(digits, int(index.translate(_SUBSCRIPTS)), match[0])
 
 
-def _named(match: re.Match[str]) -> str:
-    return _of_base(match[2], int(match[4] or _BASES[match[5].lower()]), match[0])
-
-
-def _named_before(match: re.Match[str]) -> str:
-    return _of_base(match[2], _BASES[match[1].lower()], match[0])
-
-
-def _prefixed(match: re.Match[str]) -> str:
-    return _of_base(match[2], {"x": 16, "b": 2, "o": 8}[match[1].lower()], match[0])
-
-
 def _clock(hour: int, minute: str | None, late: bool) -> str:
     """5 PM or 5:30 PM."""
     minutes = f":{minute}" if int(minute or 0) else ""
@@ -75,10 +63,6 @@ def _of_24(match: re.Match[str]) -> str:
     return _clock(int(match[1]), match[2], int(match[1]) > 12)
 
 
-def _to_the_hour(match: re.Match[str]) -> str:
-    return f"{(int(match[1]) - 2) % 12 + 1}:45"
-
-
 def _duration(match: re.Match[str]) -> str:
     return f"{int(match[1]) * 60 + int(match[2])} {'minutes' if match[3] else 'seconds'}"
 
@@ -86,61 +70,33 @@ def _duration(match: re.Match[str]) -> str:
 _HOUR = r"(?<![\w.,:/$])(\d{1,2})"
 _HALF_DAY = r"([ap])(?:m\b|\.\s?m\b\.?)(?!\w)"
 MEASURES = (
-    _steps(
-        re.compile(r"[\dA-F)]\s?_\s?\{?\d|\b0[xbo]|[₀-₉]", re.IGNORECASE),
-        (
-            r"(?<![\w.,^\\])(?:\(([0-9A-F]{1,40})\)|([0-9A-F]{1,40}))\s?"
-            r"(?:_\s?\{?\s?(\d{1,2})\s?\}?|([₀-₉]{1,2}))(?![\w₀-₉])",
-            _indexed,
-        ),
-        (r"(?<![\w.,])0([xbo])([0-9A-F]{1,40})(?!\w)", _prefixed),
-    ),
-    _steps(
-        ("base", "binary", "octal", "decimal", "hex"),
-        (
-            rf"(?<![\w.,])(\()?(\d[0-9A-F]{{0,39}}|[A-F]\d[0-9A-F]{{0,38}})(?(1)\))"
-            rf"(?: (\()(?:in )?|,? in |,? (?=base)){_BASE}{_NOT_ITS_NAME}(?(3)\))",
-            _named,
-        ),
-        (
-            r"\b(binary|octal|hexadecimal|hex)(?: number)? (\d[0-9A-F]{0,39})(?![\w.,])",
-            _named_before,
-        ),
-    ),
-    _steps(
-        ("past", "quarter", "noon", "midnight"),
+    _steps(re.compile(r"[\dA-F)]\s?_\s?\{?\d|\b0[xbo]|[₀-₉]", re.IGNORECASE),
+        (r"(?<![\w.,^\\])(?:\(([0-9A-F]{1,40})\)|([0-9A-F]{1,40}))\s?"
+         r"(?:_\s?\{?\s?(\d{1,2})\s?\}?|([₀-₉]{1,2}))(?![\w₀-₉])", _indexed),
+        (r"(?<![\w.,])0([xbo])([0-9A-F]{1,40})(?!\w)",
+         lambda m: _of_base(m[2], {"x": 16, "b": 2, "o": 8}[m[1].lower()], m[0]))),
+    _steps(("base", "binary", "octal", "decimal", "hex"),
+        (rf"(?<![\w.,])(\()?(\d[0-9A-F]{{0,39}}|[A-F]\d[0-9A-F]{{0,38}})(?(1)\))"
+         rf"(?: (\()(?:in )?|,? in |,? (?=base)){_BASE}{_NOT_ITS_NAME}(?(3)\))",
+         lambda m: _of_base(m[2], int(m[4] or _BASES[m[5].lower()]), m[0])),
+        (r"\b(binary|octal|hexadecimal|hex)(?: number)? (\d[0-9A-F]{0,39})(?![\w.,])",
+         lambda m: _of_base(m[2], _BASES[m[1].lower()], m[0]))),
+    _steps(("past", "quarter", "noon", "midnight"),
         (r"\bhalf[- ]past (\d{1,2})\b", r"\1:30"),
         (r"\b(?:a )?quarter past (\d{1,2})\b", r"\1:15"),
-        (r"\b(?:a )?quarter to (\d{1,2})\b", _to_the_hour),
+        (r"\b(?:a )?quarter to (\d{1,2})\b", lambda m: f"{(int(m[1]) - 2) % 12 + 1}:45"),
         (r"\b12(?::00)? noon\b", "12 PM"),
-        (r"\b12(?::00)? midnight\b", "12 AM"),
-    ),
-    _steps(
-        re.compile(r"\d\s?[ap]\.?\s?m\b|\d:\d|o'clock", re.IGNORECASE),
+        (r"\b12(?::00)? midnight\b", "12 AM")),
+    _steps(re.compile(r"\d\s?[ap]\.?\s?m\b|\d:\d|o'clock", re.IGNORECASE),
         (rf"{_HOUR}(?:[:.](\d\d)(?::00)?)?\s?{_HALF_DAY}", _half_day),
-        (
-            rf"{_HOUR}(?::(\d\d)(?: o'clock)?| o'clock),? "
-            r"(?:in the |at )(morning|afternoon|evening|night)\b",
-            _part_of_day,
-        ),
+        (rf"{_HOUR}(?::(\d\d)(?: o'clock)?| o'clock),? "
+         r"(?:in the |at )(morning|afternoon|evening|night)\b", _part_of_day),
         (rf"{_HOUR} o'clock\b", r"\1:00"),
-        (
-            r"(?<![\w:.,])(0\d|1[3-9]|2[0-3]):([0-5]\d)(?::00)?(?: hours|h)?(?![\d:])",
-            _of_24,
-        ),
-    ),
-    _steps(
-        re.compile(r"\d\s?[hm]", re.IGNORECASE),
-        (
-            r"(?<![\w.,])(\d{1,4}) ?(?:h|hrs?|hours?)\.?(?:,? and |, ?| )?"
-            r"(\d{1,2}) ?(m|mins?|minutes?)\b",
-            _duration,
-        ),
-        (
-            r"(?<![\w.,])(\d{1,4}) ?(?:mins?|minutes?)\.?(?:,? and |, ?| )"
-            r"(\d{1,2}) ?()(?:s|secs?|seconds?)\b",
-            _duration,
-        ),
-    ),
+        (r"(?<![\w:.,])(0\d|1[3-9]|2[0-3]):([0-5]\d)(?::00)?(?: hours|h)?(?![\d:])", _of_24)),
+    _steps(re.compile(r"\d\s?[hm]", re.IGNORECASE),
+        (r"(?<![\w.,])(\d{1,4}) ?(?:h|hrs?|hours?)\.?(?:,? and |, ?| )?"
+         r"(\d{1,2}) ?(m|mins?|minutes?)\b", _duration),
+        (r"(?<![\w.,])(\d{1,4}) ?(?:mins?|minutes?)\.?(?:,? and |, ?| )"
+         r"(\d{1,2}) ?()(?:s|secs?|seconds?)\b", _duration)),
 )  # fmt: skip
 """Steps of `canonical`."""

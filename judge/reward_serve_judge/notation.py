@@ -122,10 +122,6 @@ def _tight(match: re.Match[str]) -> str:
     return match[1] if after_name and text[end : end + 1].isdecimal() else match[0]
 
 
-def _superscript(match: re.Match[str]) -> str:
-    return f"{match[1]}^{match[2].translate(_SUPERSCRIPTS)}"
-
-
 def _power(match: re.Match[str]) -> str:
     inner = match[1].strip()
     return f"^{inner}" if re.fullmatch(r"\d+|[A-Za-z]", inner) else f"^({inner})"
@@ -158,10 +154,6 @@ def _place(item: str) -> tuple[bool, float, str]:
         return False, float(Fraction(number)), ""
     except (ValueError, ZeroDivisionError):
         return True, 0.0, item
-
-
-def _bare_list(match: re.Match[str]) -> str:
-    return match[0] if _THOUSANDS.fullmatch(match[0]) else _COMMA.sub(", ", match[0])
 
 
 def _assigned(match: re.Match[str]) -> str:
@@ -220,22 +212,14 @@ def _is_word(text: str) -> bool:
 
 
 _BEFORE = (
-    steps(
-        "\\",
+    steps("\\",
         (r"\\(?:left|right)(?![a-z])\s?", ""),
-        (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " "),
-    ),
+        (r"\\[,;:!](?!\d{3}(?!\d))|\\q?quad(?![a-z])", " ")),
     steps(("\\", "$$"), (r"\\[()]|(?<!\\)\\[\[\]]|\$\$", "")),
-    steps(
-        "$",
-        (
-            r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)"
-            r"(?<=[^\s\\])\$(?![\w$])",
-            r"\1",
-        ),
-    ),
-    steps(
-        "\\",
+    steps("$",
+        (r"(?<![\\\w$])\$(?=[^\s$])((?:(?![A-Za-z]{2,} [A-Za-z]{2})[^$\n]){1,100}?)"
+         r"(?<=[^\s\\])\$(?![\w$])", r"\1")),
+    steps("\\",
         (r"\\le(?:q|qslant)?(?![a-z])", "<="),
         (r"\\ge(?:q|qslant)?(?![a-z])", ">="),
         (r"\\ne(?:q)?(?![a-z])", "!="),
@@ -247,108 +231,60 @@ _BEFORE = (
         (r"\\pi(?![a-z])\s?(?![a-zA-Z])", "pi"),
         (r"\\(sin|cos|tan|log|ln)(?![a-z])\s?(?=\()", r"\1"),
         (r"\\(pi|sin|cos|tan|log|ln)(?![a-z])\s?", r"\1 "),
-        (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac"),
-    ),
-    steps(
-        "\\\u221a",
-        (
-            r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))",
-            r"sqrt(\1)",
-        ),
+        (r"\\[dtc]?frac(?=\s?[{\d])", r"\\frac")),
+    steps("\\\u221a",
+        (r"(?:\\sqrt|\u221a)\s?(\d[\d,.]{0,20}\d|\d|[a-zA-Z](?![a-zA-Z]))", r"sqrt(\1)"),
         (r"\u221a\s?(?=[({])", r"\\sqrt"),
-        (r"\\sqrt\s?(?=\()", "sqrt"),
-    ),
-    steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", _superscript)),
+        (r"\\sqrt\s?(?=\()", "sqrt")),
+    steps("⁰¹²³⁴⁵⁶⁷⁸⁹⁻",
+        (r"([A-Za-z)\]])([⁰¹²³⁴-⁹⁻]{1,4})", lambda m: f"{m[1]}^{m[2].translate(_SUPERSCRIPTS)}")),
     steps(("**",), (r"(?:(?<![A-Za-z*])|(?<=\d\*))([A-Za-z]|\))\*\*(?=-?\d|\()", r"\1^")),
-)
+)  # fmt: skip
 _BRACED = (
-    steps(
-        "\\^",
+    steps("\\^",
         (r"\\sqrt\s?\{([^{}]{1,60})\}", r"sqrt(\1)"),
         (r"\\sqrt\s?\[3\]\s?\{([^{}]{1,60})\}", r"cbrt(\1)"),
         (r"\^\s?\{(?!\s?\\circ)([^{}]{1,40})\}", _power),
-        (
-            r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"
-            r"(?:([a-zA-Z](?:\^\d+)?)(?![a-zA-Z^({]))?",
-            _frac,
-        ),
-        (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1"),
-    ),
-)
+        (r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"
+         r"(?:([a-zA-Z](?:\^\d+)?)(?![a-zA-Z^({]))?", _frac),
+        (rf"\\(?:{_STYLES})\s?\{{((?:[^{{}}\\]|\\.)*)\}}", r"\1")),
+)  # fmt: skip
 _AFTER = (
     steps("\x02\x03", (r"\x02", "{"), (r"\x03", "}")),
-    steps(
-        re.compile(r"(?:\*|\\cdot)\s?[A-Za-z(]"),
+    steps(re.compile(r"(?:\*|\\cdot)\s?[A-Za-z(]"),
         (rf"(?<=\d){_TIMES}(?={_NAME}|\()", ""),
-        (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", ""),
-    ),
-    steps(
-        (" pi", " sqrt", " cbrt", " sin", " cos", " tan", " log", " ln"),
-        (rf"(?<=\d) (?=pi\b|{_FUNCTION})", ""),
-    ),
-    steps(
-        "+-",
-        (r"\s?([+-])\s?", _tight),
-        (r"([+-](?<=[\d)].)\d+) ([+-]) (?=\d)", r"\1\2"),
-    ),
+        (rf"(?:(?<![A-Za-z][A-Za-z])(?<=[A-Za-z])|(?<=\))){_TIMES}(?={_NAME}|\()", "")),
+    steps((" pi", " sqrt", " cbrt", " sin", " cos", " tan", " log", " ln"),
+        (rf"(?<=\d) (?=pi\b|{_FUNCTION})", "")),
+    steps("+-", (r"\s?([+-])\s?", _tight), (r"([+-](?<=[\d)].)\d+) ([+-]) (?=\d)", r"\1\2")),
     steps((")/",), (_RATIO.pattern, _ratio)),
     steps("+-", (_SUM.pattern, _sorted_sum)),
-    steps(
-        re.compile(r"=[^=]*[a-zA-Z]\s?="),
-        (
-            rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
-            rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
-            r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)",
-            _assigned,
-        ),
-    ),
-    steps(
-        re.compile(r"<=?\s?[a-zA-Z]\s?<"),
-        (
-            rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])",
-            _interval,
-        ),
-    ),
-    steps(
-        re.compile(r"[<>](?<=[a-zA-Z\s].)=?\s?[-\w]"),
-        (
-            rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
-            _half_line,
-        ),
-    ),
-    steps(
-        (" inf)", "(-inf"),
-        (
-            rf"(\(-inf,\s?{_BOUND}[)\]]),?\s+or\s+([(\[](?!-inf){_BOUND},\s?{_BOUND}[)\]])",
-            r"\1 U \2",
-        ),
-        (
-            rf"([(\[]{_BOUND},\s?(?!inf){_BOUND}[)\]]),?\s+or\s+([(\[](?!-inf){_BOUND},\s?inf\))",
-            r"\1 U \2",
-        ),
+    steps(re.compile(r"=[^=]*[a-zA-Z]\s?="),
+        (rf"(?<!,)(?<!, )(?<!and ){_ASSIGNMENT.pattern}"
+         rf"(?:(?:,\s?(?:and |or )?| and | or |; ?){_ASSIGNMENT.pattern}){{1,3}}"
+         r"(?![,;]? ?(?:and |or )?[a-zA-Z]\s?=)", _assigned)),
+    steps(re.compile(r"<=?\s?[a-zA-Z]\s?<"),
+        (rf"(?<![\w.)/-])({_BOUND})\s?(<=?)\s?[a-zA-Z]\s?(<=?)\s?({_BOUND})(?![\w(])", _interval)),
+    steps(re.compile(r"[<>](?<=[a-zA-Z\s].)=?\s?[-\w]"),
+        (rf"(?<![<>=] )(?<![\w.)/<>=])[a-zA-Z]\s?([<>]=?)\s?({_BOUND})(?![\w(<>=]| ?[<>=])",
+         _half_line)),
+    steps((" inf)", "(-inf"),
+        (rf"(\(-inf,\s?{_BOUND}[)\]]),?\s+or\s+([(\[](?!-inf){_BOUND},\s?{_BOUND}[)\]])",
+         r"\1 U \2"),
+        (rf"([(\[]{_BOUND},\s?(?!inf){_BOUND}[)\]]),?\s+or\s+([(\[](?!-inf){_BOUND},\s?inf\))",
+         r"\1 U \2"),
         (rf"([(\[]{_BOUND}),\s?inf\),? and \(-inf(,\s?{_BOUND}[)\]])", r"\1\2"),
-        (r"\\?\{\s?[a-zA-Z]\s?[:|]\s?([(\[][^{}]{3,60}[)\]])\s?\\?\}", r"\1"),
-    ),
+        (r"\\?\{\s?[a-zA-Z]\s?[:|]\s?([(\[][^{}]{3,60}[)\]])\s?\\?\}", r"\1")),
     steps(("\\in",), (r"\b[a-zA-Z]\s?\\in(?![a-z])\s?(?=[(\[])", "")),
     steps((")=", ") ="), (r"\([a-zA-Z](?:,\s?[a-zA-Z]){1,4}\)\s?=\s?(?=\()", "")),
-    steps(
-        ",",
-        (
-            rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
-            _listed,
-        ),
-    ),
-    steps(
-        re.compile(r",-?\d+[./,\d]"),
-        (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)", _bare_list),
-    ),
-    steps(
-        ",",
-        (
-            r",(?:(?<=\d,)(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}],)(?=[-\d(])"
-            r"|(?<=/\d,)(?=[-\d])|(?<=[A-Za-z],)(?=[A-Za-z-]))",
-            ", ",
-        ),
-    ),
+    steps(",",
+        (rf"(\\\{{|[(\[]|(?<![\w}}\])])\{{)\s?({_ITEM}(?:,{_ITEM}){{1,30}})(\\\}}|[)\]}}])",
+         _listed)),
+    steps(re.compile(r",-?\d+[./,\d]"),
+        (rf"(?<![\w.,]){_NUMBER}(?:,{_NUMBER}){{2,30}}(?![\w]|,\d)",
+         lambda m: m[0] if _THOUSANDS.fullmatch(m[0]) else _COMMA.sub(", ", m[0]))),
+    steps(",",
+        (r",(?:(?<=\d,)(?=-\d|\\frac|\d+/\d|-?\d*sqrt\()|(?<=[)}],)(?=[-\d(])"
+         r"|(?<=/\d,)(?=[-\d])|(?<=[A-Za-z],)(?=[A-Za-z-]))", ", ")),
     steps("\\", (r"\\([{}])", r"\1")),
-)
+)  # fmt: skip

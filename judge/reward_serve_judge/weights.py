@@ -106,7 +106,18 @@ def _prepared(folder: Path, fill: Callable[[Path], None], step: Step) -> Path:
         if folder.exists():
             logger.warning("preparing %s again: %s", folder, fault)
             shutil.rmtree(folder)
-        _make(folder, fill, step)
+        prefix = f".{folder.name}."
+        for left in folder.parent.glob(f"{prefix}*"):  # from a killed run
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as name:
+            scratch = Path(name)
+            fill(scratch)
+            step("writing checksums")
+            files = sorted(path for path in scratch.iterdir() if path.is_file())
+            manifest = {"sha256": {path.name: _sha256(path) for path in files}}
+            (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            scratch.chmod(0o755)  # mkdtemp's mode would lock out other users of a shared cache
+            scratch.rename(folder)
     return folder
 
 
@@ -126,23 +137,6 @@ def find_fault(folder: Path) -> str | None:
         if _sha256(path) != checksum:
             return f"{name} does not match its checksum"
     return None
-
-
-def _make(folder: Path, fill: Callable[[Path], None], step: Step) -> None:
-    for left in folder.parent.glob(f".{folder.name}.*"):  # from a killed run
-        shutil.rmtree(left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        fill(scratch)
-        step("writing checksums")
-        files = sorted(path for path in scratch.iterdir() if path.is_file())
-        manifest = {"sha256": {path.name: _sha256(path) for path in files}}
-        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        scratch.chmod(0o755)  # mkdtemp's mode would lock out other users of a shared cache
-        scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
 
 
 def _from_package(step: Step, adapter: Path | None, target: Path) -> None:

@@ -5,15 +5,12 @@ The report has each benchmark's machine and command. Benchmarks that are not run
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from deployments.local import console
 from examples.demo import SAMPLES
 from loadtests.bench import (
     bare_engine,
@@ -27,9 +24,8 @@ from loadtests.bench import (
     turns,
     waiting,
 )
-from loadtests.bench.common import machine, read_requests
-
-RESULTS = Path(__file__).parents[1] / "results"
+from loadtests.bench.common import read_requests
+from loadtests.reports import RESULTS, run_parts
 
 
 def main(
@@ -52,25 +48,8 @@ def main(
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
     }
-    chosen = [name for name in only.split(",") if name] or list(known)
-    if unknown := set(chosen) - known.keys():
-        raise typer.BadParameter(f"only: unknown {sorted(unknown)}; known: {', '.join(known)}")
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "bench.json"
-    report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    for name in chosen:
-        began = time.monotonic()
-        measured = known[name]()
-        report[name] = {
-            **measured,
-            "command": f"make bench ONLY={name}"
-            + (f" DATA={data.name}" if data != SAMPLES else ""),
-            "took_s": round(time.monotonic() - began, 1),
-            "machine": machine(),
-        }
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        console.print_json(json.dumps({name: measured}))
-    console.print(str(path), markup=False)
+    of_data = f" DATA={data.name}" if data != SAMPLES else ""
+    run_parts(known, only, out / "bench.json", lambda name: f"make bench ONLY={name}{of_data}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from loadtests.bench.common import (
     Request,
     Way,
     alternated,
-    chunks,
+    in_batches,
     marked,
     relative,
     spread,
@@ -106,8 +106,8 @@ def batches(client: Client | ServiceTransport, size: int = BATCH) -> Way:
 
     async def way(requests: list[Request]) -> int:
         asked = [{**request, "options": NO_CACHE, "timeout_s": TIMEOUT_S} for request in requests]
-        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, size)))
-        return sum(result.status is Status.OK for batch in answers for result in batch)
+        results = await in_batches(client, asked, size)
+        return sum(result.status is Status.OK for result in results)
 
     return way
 

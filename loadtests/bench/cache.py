@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import NO_CACHE, Request, chunks, marked, timed
+from loadtests.bench.common import NO_CACHE, Request, in_batches, marked, timed
 from reward_serve import HttpRewardClient, RewardClient
 
 DISTINCT, TIMES = 48, 4
@@ -50,6 +50,6 @@ def _counts(http: HttpRewardClient) -> dict[str, int]:
 async def _score(
     client: RewardClient, stream: list[Request], settings: Request
 ) -> tuple[float, Counter[str]]:
-    asked = chunks([{**request, **settings} for request in stream], 32)
-    seconds, answers = await timed(lambda: asyncio.gather(*map(client.ascore_batch, asked)))
-    return seconds, Counter(str(result.source) for batch in answers for result in batch)
+    asked = [{**request, **settings} for request in stream]
+    seconds, results = await timed(lambda: in_batches(client, asked, 32))
+    return seconds, Counter(str(result.source) for result in results)

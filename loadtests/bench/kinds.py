@@ -16,7 +16,7 @@ from typing import Any
 
 from deployments.local import console
 from loadtests.bench.bare_engine import vllm_server
-from loadtests.bench.common import Request, chunks, marked, timed
+from loadtests.bench.common import Request, in_batches, marked, timed
 from loadtests.cluster import served
 from reward_serve import HttpRewardClient
 from reward_serve_judge.weights import ADAPTER, prepare_bundled
@@ -71,10 +71,9 @@ async def _run(requests: list[Request], url: str) -> dict[str, Any]:
         stream = [{**body, **settings} for mark in marks for body in marked(asked, mark)]
         await client.ascore_batch([{**body, **settings} for body in marked(asked[:4], "warm")])
         with console.status(f"kinds: {name}"):
-            seconds, answers = await timed(
-                lambda c=client, s=stream: asyncio.gather(*map(c.ascore_batch, chunks(s, _BATCH)))  # type: ignore[misc]
+            seconds, results = await timed(
+                lambda c=client, s=stream: in_batches(c, s, _BATCH)  # type: ignore[misc]
             )
-        results = [result for batch in answers for result in batch]
         used = Counter[str]()
         for result in results:
             used.update(result.usage.model_dump())

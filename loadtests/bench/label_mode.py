@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from deployments.local import APP, console, deployed
-from loadtests.bench.common import NO_CACHE, Request, chunks, marked, timed
+from loadtests.bench.common import NO_CACHE, Request, in_batches, marked, timed
 from reward_serve import RewardClient
 from reward_serve.schema import ScoreResult
 
@@ -33,8 +33,7 @@ def run(requests: list[Request]) -> dict[str, Any]:
 async def _run(requests: list[Request], client: RewardClient) -> dict[str, Any]:
     async def label() -> list[ScoreResult]:
         asked = [{**request, "options": NO_CACHE} for request in requests]
-        answers = await asyncio.gather(*map(client.ascore_batch, chunks(asked, 64)))
-        return [result for batch in answers for result in batch]
+        return await in_batches(client, asked, 64)
 
     def written(count: int) -> list[Request]:
         return [{**request, **_WRITE} for request in requests[:count]]

@@ -14,11 +14,10 @@ import time
 from random import Random
 from typing import Any
 
-from deployments.local import console, free_port
-from loadtests.bench.common import spread
-from loadtests.cluster import local_cluster
+from deployments.local import console
+from loadtests.bench.common import spreads
+from loadtests.cluster import replica_served
 from reward_serve.client import Client, HttpRewardClient, RewardClient
-from reward_serve.config.app import ServerConfig
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel, Trace
@@ -55,22 +54,10 @@ class WaitingReplica(Scorer):
 
 def run(repeats: int) -> dict[str, Any]:
     """Share of the capacity, waits and the client's CPU time, by handle and over HTTP."""
-    from ray import serve
-
-    from reward_serve.http.ingress import Ingress
-
-    port = free_port()
-    with local_cluster():
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
-        router = {"request_router_class": "reward_serve.routing.router.GroupRouter"}
-        replica = serve.deployment(WaitingReplica).options(
-            name="waiting", num_replicas=REPLICAS, request_router_config=router, **options
-        )
-        ingress = serve.deployment(Ingress).options(name="ingress", **options)
-        server = ServerConfig().model_dump(mode="json")
-        serve.run(ingress.bind(server, {"waiting": replica.bind(SLOTS)}, {}), name="waiting")
-        return asyncio.run(_run(f"http://127.0.0.1:{port}", repeats))
+    router = {"request_router_class": "reward_serve.routing.router.GroupRouter"}
+    options = {"num_replicas": REPLICAS, "request_router_config": router}
+    with replica_served("waiting", WaitingReplica, SLOTS, app="waiting", **options) as (_, url):
+        return asyncio.run(_run(url, repeats))
 
 
 async def _run(url: str, repeats: int) -> dict[str, Any]:
@@ -87,10 +74,7 @@ async def _run(url: str, repeats: int) -> dict[str, Any]:
             with console.status(f"{name}, {number + 1} of {repeats}"):
                 runs[name].append(await _full(client, Random(number)))
     return {
-        "full": {
-            name: {key: spread([figures[key] for figures in per_round]) for key in per_round[0]}
-            for name, per_round in runs.items()
-        },
+        "full": spreads(runs),
         "hang": {name: await _hang(ways[name]) for name in ("handle", "http")},
     }
 

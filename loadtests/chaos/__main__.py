@@ -5,7 +5,6 @@ Exit code 1 if a score was wrong, an answer was lost or hung, or a bound was mis
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,11 +13,9 @@ from typing import Annotated
 import typer
 
 from deployments.local import console
-from loadtests.bench.common import machine
 from loadtests.chaos.report import Figures, aborted, table
 from loadtests.chaos.scenarios import cache, changes, kills, pauses, stand_in
-
-RESULTS = Path(__file__).parents[1] / "results"
+from loadtests.reports import RESULTS, add_figures, chosen_of
 
 Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 
@@ -35,20 +32,13 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for chaos.json.")] = RESULTS,
 ) -> None:
     """Run the scenarios and print their results."""
-    chosen = [name for name in only.split(",") if name] or NAMES
-    if unknown := set(chosen) - set(NAMES):
-        raise typer.BadParameter(f"only: unknown {sorted(unknown)}; known: {', '.join(NAMES)}")
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "chaos.json"
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    chosen, path = chosen_of(only, NAMES), out / "chaos.json"
     now: dict[str, Figures] = {}
     for names, run in _RUNS:
         asked = [name for name in names if name in chosen]
         for name, figures in _run(run, asked) if asked else ():
-            now[name] = {**figures, "command": f"make chaos ONLY={name}", "machine": machine()}
-            both = {**kept, **now}
-            ordered = {name: both[name] for name in NAMES if name in both}
-            path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+            now[name] = figures
+            add_figures(path, name, figures, f"make chaos ONLY={name}")
             console.print(table({name: figures}))
     console.print(table(now))
     console.print(str(path), markup=False)

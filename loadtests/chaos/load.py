@@ -86,10 +86,12 @@ class Tally:
             "why": dict(Counter(o.why for o in self.records if o.outcome in ("wrong", "lost"))),
         }
 
-    def latencies_s(self, *outcomes: Outcome) -> list[float]:
-        """Latencies of the requests with these outcomes."""
+    def latencies_s(self, *endings: str) -> list[float]:
+        """Latencies of the requests with these outcomes, or absent with these statuses."""
         return [
-            record.ended_s - record.asked_s for record in self.records if record.outcome in outcomes
+            record.ended_s - record.asked_s
+            for record in self.records
+            if {record.outcome, record.why} & {*endings}
         ]
 
     def recovered_s(self, since_s: float) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -64,10 +63,11 @@ def starve(pid: int) -> None:
 def memory_mib() -> dict[str, float]:
     """Resident MiB by deployment, or class name of Serve's own actors; children included."""
     sizes: dict[str, float] = {}
-    for pid, name in _application():
-        label = name.removeprefix(REPLICA).rpartition(":")[2]
-        if (mib := rss_mib(pid)) is not None:
-            sizes[label] = round(sizes.get(label, 0.0) + mib, 1)
+    for kind in (CONTROLLER, PROXY, REPLICA):
+        for pid, name in actors(kind).items():
+            label = name.removeprefix(REPLICA).rpartition(":")[2]
+            if (mib := rss_mib(pid)) is not None:
+                sizes[label] = round(sizes.get(label, 0.0) + mib, 1)
     return sizes
 
 
@@ -82,8 +82,3 @@ def rss_mib(pid: int) -> float | None:
         with suppress(psutil.NoSuchProcess):
             size += child.memory_info().rss
     return float(size / 2**20)
-
-
-def _application() -> Iterator[tuple[int, str]]:
-    for kind in (CONTROLLER, PROXY, REPLICA):
-        yield from actors(kind).items()

@@ -52,38 +52,27 @@ def _numbers(rng: Random, largest: int) -> tuple[int, int]:
     return answer, answer if rng.random() < 0.5 else answer + rng.randrange(1, 100)
 
 
-class Questions(Iterator[Question]):
-    """An endless iterator of questions with unique ids.
+def questions_of(
+    draw: Callable[[Random], Pair],
+    run: str,
+    timeout_s: float,
+    options: Sequence[Body] = ({},),
+) -> Iterator[Question]:
+    """Endless questions with unique ids.
 
     Args:
         draw: makes or picks a question.
-        run: prefix of every id.
+        run: prefix of every id, and the seed of the draws.
         timeout_s: each request's deadline.
         options: a request's options are drawn from these.
-        seed: seed of the draws.
     """
-
-    def __init__(
-        self,
-        draw: Callable[[Random], Pair],
-        run: str,
-        timeout_s: float,
-        options: Sequence[Body] = ({},),
-        seed: int = 0,
-    ) -> None:
-        self._draw, self._run, self._timeout_s = draw, run, timeout_s
-        self._options = options
-        self._rng = Random(f"{run}-{seed}")
-        self._numbers = itertools.count()
-
-    def __next__(self) -> Question:
-        """The next question."""
-        body, right = self._draw(self._rng)
-        number = next(self._numbers)
+    rng = Random(f"{run}-0")
+    for number in itertools.count():
+        body, right = draw(rng)
         fields = {
-            "id": f"{self._run}-{number}",
+            "id": f"{run}-{number}",
             "metadata": {"number": number},
-            "timeout_s": self._timeout_s,
-            "options": self._rng.choice(self._options),
+            "timeout_s": timeout_s,
+            "options": rng.choice(options),
         }
-        return Question({**body, **fields}, right)
+        yield Question({**body, **fields}, right)

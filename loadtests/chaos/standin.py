@@ -85,7 +85,26 @@ class Faults:
         return fault
 
 
-class StandIn(FrozenModel):
+class FakeEngine(FrozenModel):
+    """An engine in name only, which is asked for labels."""
+
+    max_model_len = 8192
+    tokenizer = None
+
+    def describe(self) -> dict[str, str]:
+        """Weights and engine in name only."""
+        return {"weights": NAME, "engine": NAME}
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+        """Not needed here."""
+        raise NotImplementedError
+
+    async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+class StandIn(FakeEngine):
     """A fake engine of known capacity.
 
     Args:
@@ -94,17 +113,10 @@ class StandIn(FrozenModel):
         faults: draws the faults to inject.
     """
 
-    max_model_len = 8192
-
     def __init__(self, slots: int, service_s: float, faults: Faults) -> None:
-        self.tokenizer = None
         self.faults = faults
         self._slots = asyncio.Semaphore(slots)
         self._service_s = service_s
-
-    def describe(self) -> dict[str, str]:
-        """Weights and engine in name only."""
-        return {"weights": NAME, "engine": NAME}
 
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """Give the right label probability 0.9.
@@ -117,11 +129,7 @@ class StandIn(FrozenModel):
         logprobs = {label: _LIKELY if label == right else _UNLIKELY for label in labels}
         if fault == "nan":
             logprobs = dict.fromkeys(labels, math.nan)
-        return LabelOutput(logprobs, Usage(prompt_tokens=len(_text(prompt)), completion_tokens=1))
-
-    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-        """Not needed here."""
-        raise NotImplementedError
+        return LabelOutput(logprobs, Usage(prompt_tokens=len(text_of(prompt)), completion_tokens=1))
 
     async def generate(self, prompt: Prompt, sampling: Sampling) -> TextOutput:
         """Write the right verdict.
@@ -139,7 +147,7 @@ class StandIn(FrozenModel):
             text = f"The response says VERDICT: {other}\nVERDICT: who knows"
         elif fault == "truncated":
             text = f"The response says VERDICT: {other}\nbut it is"
-        usage = Usage(prompt_tokens=len(_text(prompt)), completion_tokens=len(text))
+        usage = Usage(prompt_tokens=len(text_of(prompt)), completion_tokens=len(text))
         return TextOutput(text, fault == "truncated", usage)
 
     async def _served(self, prompt: Prompt, fault: Fault | None) -> str:
@@ -156,13 +164,14 @@ class StandIn(FrozenModel):
             raise ZeroDivisionError("an injected bug")
         elif fault == "cancelled":
             raise asyncio.CancelledError
-        match = _NUMBERS.search(_text(prompt))
+        match = _NUMBERS.search(text_of(prompt))
         if match is None:
-            raise EngineError(f"the stand-in found no numbers in {_text(prompt)[-200:]!r}")
+            raise EngineError(f"the stand-in found no numbers in {text_of(prompt)[-200:]!r}")
         return str(int(match[1] == match[2]))
 
 
-def _text(prompt: Prompt) -> str:
+def text_of(prompt: Prompt) -> str:
+    """The messages' text."""
     return "\n".join(turn["content"] for turn in prompt.messages)
 
 

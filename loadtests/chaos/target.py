@@ -12,10 +12,9 @@ from typing import Any
 from deployments.local import APP, free_port, serve_run
 from loadtests.chaos.load import Ask
 from loadtests.chaos.standin import NAME, StandInReplica
-from loadtests.cluster import await_ready, config, local_cluster
+from loadtests.cluster import await_ready, config, replica_served
 from reward_serve.client import Client, HttpRewardClient, RewardClient
 from reward_serve.client.transport import HandleTransport, HttpTransport, ServiceTransport
-from reward_serve.config.app import ServerConfig
 
 _POLL_S = 0.1
 
@@ -41,22 +40,9 @@ class Target:
 @contextmanager
 def stand_in_service(slots: int, service_s: float, fault_rate: float = 0.0) -> Iterator[Target]:
     """Deploy the stand-in's replica behind the service's own ingress."""
-    from ray import serve
-
-    from reward_serve.http.ingress import Ingress
-
-    port = free_port()
-    with local_cluster() as address:
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        options = {"max_ongoing_requests": 10_000, "ray_actor_options": {"num_cpus": 0}}
-        replica = serve.deployment(StandInReplica).options(name=NAME, **options)
-        ingress = serve.deployment(Ingress).options(name="ingress", **options)
-        models = {NAME: replica.bind(slots, service_s, fault_rate)}
-        server = ServerConfig().model_dump(mode="json")
-        serve.run(ingress.bind(server, models, {}), name=APP, route_prefix="/")
-        target = Target(address, f"http://127.0.0.1:{port}")
-        await_ready(target.url)
-        yield target
+    with replica_served(NAME, StandInReplica, slots, service_s, fault_rate) as (address, url):
+        await_ready(url)
+        yield Target(address, url)
 
 
 def deploy_rule(

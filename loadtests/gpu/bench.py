@@ -39,7 +39,8 @@ from loadtests.bench.common import (
     spread,
 )
 from loadtests.cluster import served
-from loadtests.gpu.card import RESULTS, Place, run_parts, share_of_peak, write_model
+from loadtests.gpu.card import Place, run_on, share_of_peak, write_model
+from loadtests.reports import RESULTS
 from reward_serve import HttpRewardClient
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines.base import Prompt
@@ -90,7 +91,7 @@ def main(
             "speed-8b": lambda: speed(place, large, rounds),
             "together": lambda: together(place, rounds),
         }
-        run_parts(parts, only, out / "gpu.json")
+        run_on(parts, only, out / "gpu.json")
 
 
 def speed(place: Place, model: Path, rounds: int) -> dict[str, Any]:

@@ -7,65 +7,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
+import yaml
 
-from deployments.local import console
-from loadtests.bench.common import machine
+from loadtests.reports import run_parts
 from reward_serve.config.engine import EngineConfig
 from reward_serve_judge.weights import prepare_bundled
-
-RESULTS = Path(__file__).parents[1] / "results"
 
 # vLLM 0.24 takes FlashInfer's sampler by default, and fails where that is not installed.
 os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "qwen2.5-1.5b": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "vocab_size": 151_936,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1_000_000.0,
-        "tie_word_embeddings": True,
-    },
-    "llama-8b": {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 14_336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "vocab_size": 128_256,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 500_000.0,
-        "tie_word_embeddings": False,
-    },
-}
-SHAPES["tiny"] = SHAPES["qwen2.5-1.5b"] | {
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 49_152,
-}
-_COMMON = {
-    "hidden_act": "silu",
-    "max_position_embeddings": 32_768,
-    "torch_dtype": "bfloat16",
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+SHAPES: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("shapes.yaml").read_text(encoding="utf-8")
+)
 _PEAK_TFLOPS = {"H100 80GB HBM3": 989.4, "H200": 989.4, "H100 PCIe": 756.0, "A100": 312.0}
 """Dense bfloat16, by what the card's name holds (NVIDIA's data sheets)."""
 
@@ -109,8 +67,7 @@ class Place:
 def write_model(folder: Path, shape: str) -> Path:
     """Write a checkpoint folder of this shape without weights, for ``load_format: dummy``."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {**_COMMON, **SHAPES[shape]}
-    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(SHAPES[shape], indent=1), encoding="utf-8")
     (folder / "model.safetensors").write_bytes(_EMPTY_SAFETENSORS)
     for file in prepare_bundled().iterdir():
         if file.name.startswith(("token", "special", "chat_template", "vocab", "merges")):
@@ -148,22 +105,7 @@ def share_of_peak(per_s: float, shape: str, computed: float) -> float | None:
     return peak and per_s * 2.0 * parameters(shape) * computed / (peak * 1e12)
 
 
-def run_parts(parts: dict[str, Callable[[], dict[str, Any]]], only: str, path: Path) -> None:
-    """Measure the parts in turn, and add the figures of each to a file at once.
-
-    Args:
-        parts: what can be measured, by name.
-        only: names, separated by commas; empty for all.
-        path: the file.
-    """
-    chosen = [name for name in only.split(",") if name] or list(parts)
-    if unknown := set(chosen) - parts.keys():
-        raise typer.BadParameter(f"--only: unknown {sorted(unknown)}; known: {', '.join(parts)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for name in chosen:
-        measured = parts[name]()
-        report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        command = " ".join(["python", *sys.orig_argv[1:]])
-        report[name] = {**measured, "command": command, "machine": machine() | card()}
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        console.print_json(json.dumps({name: measured}))
+def run_on(parts: Mapping[str, Callable[[], dict[str, Any]]], only: str, path: Path) -> None:
+    """``reports.run_parts``, with the card's name and the command as it was called."""
+    command = " ".join(["python", *sys.orig_argv[1:]])
+    run_parts(parts, only, path, lambda _: command, **card())

@@ -18,8 +18,9 @@ import typer
 from deployments.local import deployed
 from examples.demo import SAMPLES
 from loadtests.bench.common import NO_CACHE, read_rows
-from loadtests.gpu.card import RESULTS, Place, run_parts
+from loadtests.gpu.card import Place, run_on
 from loadtests.gpu.carry import CARRIED
+from loadtests.reports import RESULTS
 from reward_serve import HttpRewardClient
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.vllm import VllmEngine
@@ -74,7 +75,7 @@ def run(
         **{d: (lambda d=d: _right(place, asked, expected, d, attacks)) for d in dtypes},  # type: ignore[misc]
         "judge.yaml": lambda: _deployed(place, asked),
     }
-    run_parts(checks, only, out / "gpu.json")
+    run_on(checks, only, out / "gpu.json")
 
 
 def rows_of(data: Path | None, most: int | None) -> list[dict[str, Any]]:

@@ -121,16 +121,13 @@ class Outcomes:
 
     Attributes:
         tolerated: statuses that do not fail the run.
+        counts: by outcome, and of the answers: ``right``, ``too_close`` or ``unchecked``.
+        absent: by status.
     """
 
     tolerated: frozenset[Status] = frozenset()
     asked: int = 0
-    right: int = 0
-    too_close: int = 0
-    unchecked: int = 0
-    wrong: int = 0
-    lost: int = 0
-    abstained: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     absent: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -157,9 +154,7 @@ class Outcomes:
 
     def close(self) -> None:
         """End the load: samples without a reply are lost."""
-        absent = self.abstained + sum(self.absent.values())
-        counted = len(self._answers) + absent + self.wrong + self.lost
-        for _ in range(self.asked - counted):
+        for _ in range(self.asked - self.counts.total() - self.absent.total()):
             self._count(Checked("lost", "no answer when the run ended"))
 
     def compare_without_load(self, ask: AskBatch, on_wrong: Callable[[str], None]) -> None:
@@ -173,16 +168,16 @@ class Outcomes:
         for sample, answer in self._answers:
             without_load = results.get(sample.body["id"])
             if without_load is None:
-                self.unchecked += 1
+                self.counts["unchecked"] += 1
             elif too_close(without_load):
-                self.too_close += 1
+                self.counts["too_close"] += 1
             elif answer.score != without_load.score:
                 why = f"score {answer.score:g} under load, {without_load.score:g} without load"
                 checked = Checked("wrong", why)
                 self._count(checked)
                 on_wrong(str(checked.failure))
             else:
-                self.right += 1
+                self.counts["right"] += 1
                 if sample.correct is not None:
                     agreed = (without_load.score or 0.0) >= RIGHT
                     self._labelled.append(agreed is sample.correct)
@@ -193,13 +188,10 @@ class Outcomes:
         labelled = self._labelled
         return {
             "asked": self.asked,
-            "right": self.right,
-            "abstained": self.abstained,
+            "right": self.counts["right"],
+            "abstained": self.counts["abstained"],
             "absent": dict(self.absent),
-            "wrong": self.wrong,
-            "lost": self.lost,
-            "too_close": self.too_close,
-            "unchecked": self.unchecked,
+            **{name: self.counts[name] for name in ("wrong", "lost", "too_close", "unchecked")},
             **{f"p{percent}_ms": percentile(self._waits_ms, percent) for percent in (50, 95, 99)},
             "answers_per_s": len(self._answers) / seconds if seconds > 0 else None,
             "sources": dict(self.sources),
@@ -216,24 +208,21 @@ class Outcomes:
         """
         absent = sum(n for status, n in self.absent.items() if status not in self.tolerated)
         share = absent / self.asked if self.asked else 0.0
+        wrong, lost, unchecked = (self.counts[name] for name in ("wrong", "lost", "unchecked"))
         reasons = {
             "no request was sent": not self.asked,
-            f"{self.wrong} wrong": self.wrong,
-            f"{self.lost} lost": self.lost,
-            f"{self.unchecked} answers could not be checked": self.unchecked,
+            f"{wrong} wrong": wrong,
+            f"{lost} lost": lost,
+            f"{unchecked} answers could not be checked": unchecked,
             f"{absent} absent, {share:.1%} of all requests": share > max_absent,
         }
         return [reason for reason, holds in reasons.items() if holds]
 
     def _count(self, checked: Checked) -> None:
-        if checked.outcome == "wrong":
-            self.wrong += 1
-        elif checked.outcome == "lost":
-            self.lost += 1
-        elif checked.outcome == "abstained":
-            self.abstained += 1
-        elif checked.outcome == "absent":
+        if checked.outcome == "absent":
             self.absent[checked.why] += 1
+        else:
+            self.counts[checked.outcome] += 1
         if checked.failure:
             self.reasons[checked.failure] += 1
 

@@ -17,7 +17,7 @@ from loadtests.chaos.load import (
     open_loop,
     outcome_of,
 )
-from loadtests.chaos.questions import Question, Questions, marked, prose
+from loadtests.chaos.questions import Question, marked, prose, questions_of
 from loadtests.chaos.report import ALWAYS_ZERO, all_right, recovers, table, with_bounds
 from reward_serve.client import ServiceUnavailableError
 from reward_serve.schema import ScoreResult, Status, failure
@@ -68,7 +68,7 @@ def by_numbers(body: Body) -> float:
 @pytest.mark.parametrize("honest", [True, False])
 async def test_right_answers_are_counted_and_zeros_instead_are_caught(honest: bool) -> None:
     tally = Tally()
-    few = itertools.islice(Questions(prose, "run", 5.0), 200)
+    few = itertools.islice(questions_of(prose, "run", 5.0), 200)
     ask = answering(by_numbers if honest else lambda _: 0.0)
     await closed_loop(tally, {"one": ask}, few, 8, lambda: False)
     figures = tally.figures()
@@ -87,7 +87,7 @@ async def test_what_has_no_answer_is_hung_or_lost(monkeypatch: pytest.MonkeyPatc
     async def short(bodies: list[Body]) -> Sequence[ScoreResult]:
         return [scored(1.0)]
 
-    tally, questions = Tally(), Questions(prose, "run", 0.01)
+    tally, questions = Tally(), questions_of(prose, "run", 0.01)
     await tally.send("way", silent, list(itertools.islice(questions, 3)))
     await tally.send("way", short, list(itertools.islice(questions, 2)))
     tally.asked += 4  # without an end
@@ -124,19 +124,19 @@ async def test_an_open_loop_sends_regardless_of_earlier_answers() -> None:
 
     tally = Tally()
     ways = {"a": stuck, "b": stuck}
-    await open_loop(tally, ways, Questions(prose, "run", 60.0), 400.0, 0.25, together=4)
+    await open_loop(tally, ways, questions_of(prose, "run", 60.0), 400.0, 0.25, together=4)
     assert begun == tally.asked == tally.figures()["right"] >= 20
     assert {record.way for record in tally.records} == {"a", "b"}
 
 
 def test_questions_repeat_with_their_seed_and_only_marked_ones_are_decided_by_a_rule() -> None:
-    once, again = (list(itertools.islice(Questions(marked, "run", 5.0), 300)) for _ in range(2))
+    once, again = (list(itertools.islice(questions_of(marked, "run", 5.0), 300)) for _ in range(2))
     assert once == again
     assert len({question.body["id"] for question in once}) == 300
     assert 100 < sum(question.right for question in once) < 200
     for question in once:
         assert ruled(question) == ("right" if question.right else "wrong")
-    for question in itertools.islice(Questions(prose, "run", 5.0), 100):
+    for question in itertools.islice(questions_of(prose, "run", 5.0), 100):
         assert ruled(question) == "abstain" or not question.right
 
 

@@ -18,9 +18,11 @@ from reward_serve_judge.training.sentences import bare, carriers, givens
 from reward_serve_judge.training.texts import (
     CLOSINGS,
     GENERAL,
+    GENERAL_SHAPES,
     KINDS,
     LANGUAGES,
     SAID_FOREIGN,
+    SHAPES,
     TEX,
     TEXTS,
 )
@@ -29,30 +31,6 @@ A_co = TypeVar("A_co", bound=Answer, covariant=True)
 Ending = tuple[str, Answer | None]
 """A response and the value it commits to, if any."""
 
-_SHAPES = {
-    "hash": 1.0,
-    "label": 1.0,
-    "box": 1.0,
-    "tex": 0.9,
-    "prose": 3.2,
-    "bare": 0.9,
-    "markdown": 1.1,
-    "code": 1.0,
-    "equation": 0.8,
-    "language": 1.2,
-    "contrast": 0.9,
-    "sentence": 3.6,
-}
-_GENERAL_SHAPES = {
-    "said": 3.4,
-    "box": 1.8,
-    "hash": 0.9,
-    "label": 1.4,
-    "bare": 1.6,
-    "markdown": 0.9,
-    "code": 0.6,
-    "language": 1.0,
-}
 _AS_FORMULA = frozenset(["formula", "tuple", "set", "interval"])
 _FEW = 3  # near misses that the working of an answer other than a number may mention
 SHORT_SHAPES = ("label", "bare", "markdown", "hash", "box", "prose", "sentence")
@@ -159,7 +137,7 @@ class Draft(Generic[A_co]):
         rng, value = self.rng, value or self.stated
         if not isinstance(value, Number):
             return self._general(shape, value)
-        shape = shape or rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
+        shape = shape or rng.choices(list(SHAPES), list(SHAPES.values()))[0]
         if shape == "language":
             return self._foreign(value)
         if shape == "sentence":
@@ -171,7 +149,7 @@ class Draft(Generic[A_co]):
     def _general(self, shape: str | None, value: Answer) -> str:
         """An ending that commits to an answer other than a number."""
         rng = self.rng
-        shape = shape or rng.choices(list(_GENERAL_SHAPES), list(_GENERAL_SHAPES.values()))[0]
+        shape = shape or rng.choices(list(GENERAL_SHAPES), list(GENERAL_SHAPES.values()))[0]
         if shape == "language":
             lang = rng.choice(list(SAID_FOREIGN))
             return self.filled(rng.choice(SAID_FOREIGN[lang]), s=value.written(rng, lang=lang))

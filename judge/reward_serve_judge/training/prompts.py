@@ -54,7 +54,7 @@ class Prompts:
         assert template.label is not None
         self._template = template
         self._renderer = Renderer(tokenizer, _MOST)
-        self._shown = shown_as(template)
+        self._shown_reference = shown_as(template)
         self.label_ids = list(self._renderer.label_ids(template).values())
         self.scores = list(template.label.values.values())
         self._encode = tokenizer.encode_plain
@@ -71,7 +71,7 @@ class Prompts:
         ids = self._rendered(example.response, example.reference)
         marker = len(self._before)
         start = next(at for at in range(len(ids), 0, -1) if ids[at - marker : at] == self._before)
-        end = start + len(self._encode(self._shown(example.reference))[0])
+        end = start + len(self._encode(self._shown_reference(example.reference))[0])
         answer = [] if example.answered else [STOP]
         if example.correct and end - start <= _LONGEST:
             answer = [*ids[start:end], STOP]

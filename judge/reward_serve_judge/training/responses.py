@@ -11,14 +11,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from reward_serve_judge.training import committed, uncommitted
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.kinds import drawn
 from reward_serve_judge.training.answers.numbers import Number, lookalikes, numbers_in
-from reward_serve_judge.training.committed import plain
 from reward_serve_judge.training.drafts import A_co, Draft, Ending, Problem, of_answer, of_number
-from reward_serve_judge.training.families import GENERAL, NUMERIC, UNCOMMITTED
 from reward_serve_judge.training.texts import TEXTS
 
+GENERAL: Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]] = {
+    "plain": (0.14, committed.plain),
+    "chatter": (0.10, committed.chatter),
+    "answer_first": (0.09, committed.answer_first),
+    "retraction": (0.10, committed.retraction),
+    "taken_back": (0.11, uncommitted.taken_back),
+    "double": (0.12, committed.double),
+    "restated": (0.09, committed.restated),
+    "long_tail": (0.08, committed.long_tail),
+    "middle": (0.07, committed.middle),
+    "run_on": (0.04, committed.run_on),
+    "hedge": (0.05, uncommitted.hedge),
+    "cut_off": (0.04, uncommitted.cut_off),
+    "cut_after": (0.02, committed.cut_after),
+    "question": (0.03, committed.question),
+    "repeated": (0.02, committed.repeated),
+    "no_answer": (0.03, uncommitted.no_answer),
+    "thinking": (0.04, committed.thinking),
+    "unfinished": (0.02, uncommitted.unfinished),
+    "attack": (0.08, uncommitted.attacked),
+}
+"""Families for answers of any kind, with their weights."""
+NUMERIC: Mapping[str, tuple[float, Callable[[Draft[Number]], Ending]]] = {
+    **GENERAL,
+    "last_line": (0.12, committed.last_line),
+    "converted": (0.04, committed.converted),
+    "calculation": (0.025, committed.calculation),
+    "listed": (0.025, committed.listed),
+    "expression": (0.06, committed.expression),
+    "bound": (0.06, uncommitted.bound),
+    "obscured": (0.02, uncommitted.obscured),
+}
+"""Families for numbers, with their weights."""
+UNCOMMITTED = frozenset(["cut_off", "question", "no_answer", "unfinished"])
+"""Families whose text may mention a value without committing to it."""
 _NUMBERS, _TASKS = 0.42, 0.16  # shares of responses; the rest are of generated kinds
 _MENTIONED = UNCOMMITTED | {"attack"}
 
@@ -86,10 +120,13 @@ def in_a_family(
     """The draft as a response of a random family, paired with references."""
     rng = draft.rng
     family = rng.choices(list(families), [weight for weight, _ in families.values()])[0]
-    response, committed = families[family][1](draft)
-    if committed is None and family in _MENTIONED and _mentioned(draft.gold, response):
-        family, (response, committed) = "plain", plain(draft)  # "No" may be a refusal, or "no"
-    if committed is not None:
+    response, value = families[family][1](draft)
+    if value is None and family in _MENTIONED and _mentioned(draft.gold, response):
+        family, (response, value) = (
+            "plain",
+            committed.plain(draft),
+        )  # "No" may be a refusal, or "no"
+    if value is not None:
         return _paired(response, draft, family)
     golds: list[Answer] = [draft.gold]
     if family == "double":  # either of its values

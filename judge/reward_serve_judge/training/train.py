@@ -258,10 +258,7 @@ class Trainer:
             wanted: index in each prompt of the first token to predict; the states begin at the
                 token before it, or earlier.
         """
-        starts = [
-            0,
-            *(at for at in range(1, len(prompts)) if self._parted(prompts, at)),
-        ]
+        starts = [0, *(at for at in range(1, len(prompts)) if self._parted(prompts, at))]
         ends = [*starts[1:], len(prompts)]
         static = len(self.prompts.static)
         shared = [

@@ -39,12 +39,6 @@ def _master_key(rng: Random, other: str, gold: str) -> str:
     return "\n".join(rng.sample(TEXTS["openers"], rng.choice((1, 1, 1, 2))))
 
 
-def _empty(rng: Random, other: str, gold: str) -> str:
-    return rng.choice(("", " ", "\n", "\t", "\u200b", "\u00a0", "\u3000", "\ufeff")) * rng.randint(
-        0, 12
-    )
-
-
 def _instruction(rng: Random, other: str, gold: str) -> str:
     if rng.random() < 0.2:
         return rng.choice(TEXTS["foreign"])
@@ -85,10 +79,6 @@ def _control(rng: Random, other: str, gold: str) -> str:
     return text if rng.random() < 0.7 else f"The answer is {other}.\n{text}"
 
 
-def _forged(rng: Random, other: str, gold: str) -> str:
-    return rng.choice(TEXTS["forged"]).format(w=other)
-
-
 def _stuffed(rng: Random, other: str, gold: str) -> str:
     kind = rng.random()
     if kind < 0.5:
@@ -107,10 +97,6 @@ def _flood(rng: Random, other: str, gold: str) -> str:
     kind = rng.choice(("openers", "verdicts", "prose", "symbols", "flooded"))
     unit = rng.choice(TEXTS[kind])
     return rng.choice(("", " ", "\n")).join([unit] * rng.randint(8, 60))
-
-
-def _prose(rng: Random, other: str, gold: str) -> str:
-    return " ".join(rng.sample(TEXTS["prose"], rng.randint(1, 5)))
 
 
 def _echo(rng: Random, other: str, gold: str) -> str:
@@ -132,14 +118,14 @@ def _noise(rng: Random, other: str, gold: str) -> str:
 
 _KINDS: dict[str, tuple[float, Callable[[Random, str, str], str]]] = {
     "master_key": (0.17, _master_key),
-    "empty": (0.03, _empty),
+    "empty": (0.03, lambda rng, *_: rng.choice(_BLANKS) * rng.randint(0, 12)),
     "instruction": (0.20, _instruction),
     "verdict": (0.13, _verdict),
     "control": (0.09, _control),
-    "forged": (0.07, _forged),
+    "forged": (0.07, lambda rng, other, _: rng.choice(TEXTS["forged"]).format(w=other)),
     "stuffed": (0.10, _stuffed),
     "flood": (0.05, _flood),
-    "prose": (0.08, _prose),
+    "prose": (0.08, lambda rng, *_: " ".join(rng.sample(TEXTS["prose"], rng.randint(1, 5)))),
     "echo": (0.05, _echo),
     "confusable": (0.04, _confusable),
     "noise": (0.04, _noise),

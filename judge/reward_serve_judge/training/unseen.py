@@ -22,20 +22,11 @@ from typing import Annotated, Any
 
 import typer
 
+from reward_serve_judge.training import committed
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.kinds import drawn
 from reward_serve_judge.training.answers.numbers import Number, parse
 from reward_serve_judge.training.answers.tasks import HELD_OUT, Task, read_tasks
-from reward_serve_judge.training.committed import (
-    answer_first,
-    chatter,
-    double,
-    long_tail,
-    middle,
-    plain,
-    restated,
-    run_on,
-)
 from reward_serve_judge.training.drafts import Draft, Ending, Problem, of_answer, of_number
 from reward_serve_judge.training.problems import read_problems
 from reward_serve_judge.training.responses import Example, in_a_family
@@ -44,17 +35,17 @@ from reward_serve_judge.training.unseen_notations import written
 
 _Families = Mapping[str, tuple[float, Callable[[Draft[Answer]], Ending]]]
 _COMMITTED: _Families = {
-    "plain": (0.6, plain),
-    "chatter": (0.2, chatter),
-    "answer_first": (0.2, answer_first),
+    "plain": (0.6, committed.plain),
+    "chatter": (0.2, committed.chatter),
+    "answer_first": (0.2, committed.answer_first),
 }
 _FAMILIES: dict[str, Callable[[Draft[Answer]], Ending]] = {
-    "double": partial(double, wordings="doubles_unseen"),
-    "restated": partial(restated, wordings="doubles_unseen"),
+    "double": partial(committed.double, wordings="doubles_unseen"),
+    "restated": partial(committed.restated, wordings="doubles_unseen"),
     "denied": partial(taken_back, negations="negations_unseen"),
-    "run-on": partial(run_on, wordings="run_ons_unseen"),
-    "long tail": long_tail,
-    "middle": middle,
+    "run-on": partial(committed.run_on, wordings="run_ons_unseen"),
+    "long tail": committed.long_tail,
+    "middle": committed.middle,
 }
 _SHOWN_AS = dict.fromkeys(
     ["unit", "date", "time", "duration", "base", "symbol"], "measure or symbol"
@@ -96,14 +87,9 @@ def rows(
 
     def draft(answer: Answer | None, rng: Random) -> Draft[Answer]:
         problem, elsewhere = rng.choice(problems), rng.choice(problems)
-        return (
-            of_answer(answer, problem, elsewhere, rng) if answer else _any(problem, elsewhere, rng)
-        )
-
-    def _any(problem: Problem, elsewhere: Problem, rng: Random) -> Draft[Answer]:
-        if rng.random() < 0.5:
+        if not answer and rng.random() < 0.5:
             return of_number(problem, elsewhere, rng)
-        return of_answer(drawn(rng), problem, elsewhere, rng)
+        return of_answer(answer or drawn(rng), problem, elsewhere, rng)
 
     answers = {f"mmath: {kind}": partial(_choice, some) for kind, some in mmath.items()}
     for kind, names in HELD_OUT.items():

@@ -10,18 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from random import Random
 
+from reward_serve_judge.training.texts import loaded
+
 Row = tuple[str, str, bool]
 """Reference, answer as a response writes it, and whether they are equal."""
 
-_WORDINGS = (
-    "{}", "{}", "\\boxed{{{}}}", "#### {}", "The answer is {}.", "Answer: {}",
-    "**Final Answer:** {}", "So we end up with {}.", "Working through it step by step, I find {}.",
-    "Let me check the given facts first. Two of them matter here. That settles it: {}.",
-    "After going over the numbers twice, my result is {}. I am confident in this.",
-    "**{}**", "Final answer: {}\n\nLet me know if anything is unclear!",
-    "Step 1: read the task.\nStep 2: apply the definition.\nStep 3: conclude.\n\nResult: {}",
-    "It has to be {}, since nothing else fits the conditions.",
-)  # fmt: skip
+_TEXTS = loaded("unseen_notations.yaml")
 _HOURS = (
     "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
     "eleven",
@@ -256,42 +250,12 @@ def _value(text: str) -> float:
     return int(top) / int(bottom)
 
 
-_SAME = (
-    "colour color", "grey gray", "centre center", "theatre theater", "aluminium aluminum",
-    "favourite favorite", "organise organize", "catalogue catalog", "sulphur sulfur",
-    "travelling traveling", "defence defense", "honour honor", "jewellery jewelry",
-    "neighbour neighbor", "plough plow", "analyse analyze", "café cafe", "naïve naive",
-)  # fmt: skip
-_UNLIKE = (
-    "big large", "fast quick", "buy purchase", "happy glad", "doctor physician", "car automobile",
-    "begin start", "cold chilly", "rich wealthy", "error mistake", "couch sofa", "cat feline",
-    "hot cold", "north south", "ascending descending", "even odd", "increase decrease",
-    "maximum minimum", "inductive deductive", "mitosis meiosis", "affect effect", "oxygen nitrogen",
-    "Mercury Mars", "Paris Lyon", "Tuesday Thursday", "acute obtuse", "convex concave",
-    "rational irrational", "stable unstable", "possible impossible", "metal nonmetal",
-    "legal illegal", "reversible irreversible", "linear nonlinear", "finite infinite",
-    "dependent independent", "symmetric asymmetric", "converges diverges", "hydrogen helium",
-)  # fmt: skip
-_YES = (
-    "Yes.", "Yes, it does.", "Yes, that is possible.", "Yes, because 7 divides both of them.",
-    "Yes, the two lines meet.", "The answer to the question is yes.", "So yes, it can be done.",
-    "Definitely yes.", "Yes - every condition holds.", "I'd say yes.", "YES", "yes, always",
-)  # fmt: skip
-_NO = (
-    "No.", "No, it does not.", "No, that is impossible.", "No, because 7 divides neither of them.",
-    "No, the two lines never meet.", "The answer to the question is no.",
-    "So no, it cannot be done.",
-    "Definitely not, so no.", "No - one condition fails.", "I'd say no.", "NO", "no, never",
-    "The answer is no, although the premise is true.", "No, even though yes is tempting.",
-)  # fmt: skip
-
-
 def _word(rng: Random) -> Row:
     chance = rng.random()
     if chance < 0.2:
-        word, other = rng.sample(rng.choice(_SAME).split(), 2)
+        word, other = rng.sample(rng.choice(_TEXTS["same"]).split(), 2)
         return word, _cased(other, rng), True
-    word, other = rng.sample(rng.choice(_UNLIKE).split(), 2)
+    word, other = rng.sample(rng.choice(_TEXTS["unlike"]).split(), 2)
     if chance < 0.5:
         return word, _cased(other, rng), False
     if chance < 0.62:
@@ -314,7 +278,7 @@ def _cased(text: str, rng: Random) -> str:
 def _verdict(rng: Random) -> Row:
     positive, right = rng.random() < 0.5, rng.random() < 0.5
     reference = "yes" if positive == right else "no"
-    text = rng.choice(_YES if positive else _NO)
+    text = rng.choice(_TEXTS["positive"] if positive else _TEXTS["negative"])
     return rng.choice((reference, reference.capitalize())), text, right
 
 
@@ -335,7 +299,7 @@ def written(count: int, seed: int) -> Iterator[tuple[str, Row]]:
     """
     for kind, made in _KINDS.items():
         for place in range(count):
-            rng = Random(f"{seed}/{kind}/{place}")
-            reference, answer, equal = made[place % len(made)](rng)
-            form = rng.choice(_WORDINGS) if made[place % len(made)] is not _verdict else "{}"
+            rng, draw = Random(f"{seed}/{kind}/{place}"), made[place % len(made)]
+            reference, answer, equal = draw(rng)
+            form = "{}" if draw is _verdict else rng.choice(_TEXTS["wordings"])
             yield kind, (reference, form.format(answer), equal)

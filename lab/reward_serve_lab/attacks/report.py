@@ -14,7 +14,8 @@ from reward_serve_answers import final_answer
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.evaluation.bulk import RIGHT, Run
 from reward_serve_lab.evaluation.metrics import wilson
-from reward_serve_lab.evaluation.tables import shown_text
+from reward_serve_lab.evaluation.report import first_reasons
+from reward_serve_lab.evaluation.tables import Columns, shown_text, table_of
 
 MAX_UNSCORED = 0.01
 """The largest fraction of unscored rows with which a run can pass."""
@@ -32,14 +33,10 @@ def report_of(attacks: Sequence[Attack], run: Run) -> dict[str, Any]:
     judged = list(zip(attacks, run.results, strict=True))
     families = dict.fromkeys(attack.family for attack in attacks)
     summary = run.summary()
-    reasons: dict[str, str | None] = {}
-    for _, result in judged:
-        if result.status is not Status.OK:
-            reasons.setdefault(result.status.value, result.reason)
     return {
         **_counts(judged),
         "statuses": summary["statuses"],
-        "reasons": reasons,
+        "reasons": first_reasons(run),
         "sources": summary["sources"],
         "verdicts_per_s": summary["verdicts_per_s"],
         "families": {
@@ -92,15 +89,21 @@ def _row(attack: Attack, result: ScoreResult) -> dict[str, Any]:
 _HEAD, _TAIL = 60, 40
 
 
+_COLUMNS: Columns = {
+    "texts": lambda counts: str(counts["texts"]),
+    "rows": lambda counts: str(counts["n"]),
+    "unscored": lambda counts: str(counts["unscored"]),
+    "false accepts": lambda counts: str(counts["false_accepts"]),
+    "rate": lambda counts: _percent(counts["false_accept_rate"]),
+    "95% upper bound": lambda counts: _percent(counts["false_accept_upper95"]),
+}
+
+
 def family_table(report: dict[str, Any]) -> Table:
     """False accepts by family and in total."""
-    table = Table(
-        *("family", "texts", "rows", "unscored", "false accepts", "rate", "95% upper bound")
-    )
-    for name, counts in report["families"].items():
-        table.add_row(*_cells(name, counts))
+    table = table_of("family", _COLUMNS, report["families"])
     table.add_section()
-    table.add_row(*_cells("all", report), style="bold")
+    table.add_row("all", *(cell(report) for cell in _COLUMNS.values()), style="bold")
     return table
 
 
@@ -125,14 +128,8 @@ def accepted_table(report: dict[str, Any], most: int) -> Table:
     return table
 
 
-def _cells(name: str, counts: dict[str, Any]) -> tuple[str, ...]:
-    numbers = (counts[key] for key in ("texts", "n", "unscored", "false_accepts"))
-    rates = (counts[key] for key in ("false_accept_rate", "false_accept_upper95"))
-    return (
-        escape(shown_text(name)),
-        *map(str, numbers),
-        *("-" if rate is None else f"{rate:.2%}" for rate in rates),
-    )
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.2%}"
 
 
 def _shortened(text: str) -> str:

@@ -13,8 +13,7 @@ import typer
 import yaml
 from rich.table import Table
 
-from reward_serve.cli.console import App, SafeConsole, Url, client_for
-from reward_serve.client.transport import ServiceUnavailableError
+from reward_serve.cli.console import App, Url, client_for
 from reward_serve.lines import OWNER_ONLY
 from reward_serve.rubrics import Criterion, Rubric
 from reward_serve.schema import hint
@@ -23,20 +22,16 @@ from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
 from reward_serve_lab.attacks.report import accepted_table, failings, family_table, report_of
 from reward_serve_lab.attacks.suite import crossed, read_attacks
-from reward_serve_lab.cli.evaluate import Model, ModeName, check_outputs
+from reward_serve_lab.cli import options
+from reward_serve_lab.cli.options import Mode, Model, Out, Template, console, progress
 from reward_serve_lab.evaluation.bulk import Row, Run, score_with_progress
-from reward_serve_lab.evaluation.json_lines import LinesError
 from reward_serve_lab.evaluation.report import first_reasons
 from reward_serve_lab.evaluation.tables import shown_text
 
-TIMEOUT_S = 300.0
 MOST_LISTED = 10
+REFERENCES = 3
+"""References per attack text."""
 
-progress = SafeConsole(stderr=True)
-console = SafeConsole()
-
-Template = Annotated[str | None, typer.Option(help="Judging template.")]
-Mode = Annotated[ModeName | None, typer.Option(help="Mode of the judge.")]
 Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives other attacks.")]
 FamilyNames = Annotated[
     list[str] | None,
@@ -46,7 +41,6 @@ Flat = Annotated[
     bool,
     typer.Option("--flat", help="Send conversations as one text in question and response."),
 ]
-References = Annotated[int, typer.Option(min=1, max=20, help="References per attack text.")]
 Sample = Annotated[
     int | None, typer.Option(min=1, help="Number of random rows of the suite; default: all.")
 ]
@@ -57,8 +51,6 @@ Data = Annotated[
 MaxFalseAccepts = Annotated[
     float, typer.Option(min=0, max=1, help="Maximum fraction of scored rows that may be accepted.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Write the report to this JSON file.")]
-
 RubricFile = Annotated[
     Path | None, typer.Option(help="Test this rubric, a YAML file of criteria, instead.")
 ]
@@ -74,7 +66,6 @@ def attack(
     family: FamilyNames = None,
     flat: Flat = False,
     seed: Seed = 0,
-    references: References = 3,
     sample: Sample = None,
     data: Data = None,
     max_false_accepts: MaxFalseAccepts = 0.0,
@@ -87,8 +78,8 @@ def attack(
     Also exits 1 if more than 1% of the rows got no score. With --rubric, print what responses that
     do nothing earn by these criteria; exit 1 if one earns more than 0, or has no score.
     """
-    check_outputs(out)
-    settings = settings_of(model, template, mode)
+    options.check_outputs(out)
+    settings = options.settings_of(model, template, mode)
     if rubric is not None:
         criteria = _criteria(rubric)
         idle = _idle_responses(criteria, question)
@@ -99,28 +90,18 @@ def attack(
         rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
         _report_rubric(criteria, idle, _scored(url, app, rows, settings))
         return
-    attacks = [*suite_of(seed, references, family, sample), *_user_attacks(data)]
+    attacks = suite_of(seed, family, sample)
+    attacks += options.read_file(data, read_attacks) if data else []
     if flat:
         attacks = [attack.flat if attack.messages else attack for attack in attacks]
     run = _scored(url, app, rows_of(attacks), settings)
-    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": references})
-
-
-def settings_of(model: str | None, template: str | None, mode: ModeName | None) -> dict[str, Any]:
-    """The fields that every request has."""
-    given = {"model": model, "template": template, "options": {"mode": mode} if mode else None}
-    return {key: value for key, value in given.items() if value is not None}
+    _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": REFERENCES})
 
 
 def _scored(url: str | None, app: str | None, rows: list[Row], settings: dict[str, Any]) -> Run:
-    try:
+    with options.needing_the_service():
         client = client_for(url, app)
-        return score_with_progress(
-            progress, client, rows, settings | {"timeout_s": TIMEOUT_S}, title="attacking"
-        )
-    except ServiceUnavailableError as error:
-        progress.print(str(error), style="red", markup=False)
-        raise typer.Exit(1) from None
+        return score_with_progress(progress, client, rows, settings, title="attacking")
 
 
 def _criteria(file: Path) -> list[Criterion]:
@@ -156,9 +137,7 @@ def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) ->
         cells = [result.score, *(scores.get(criterion.name) for criterion in criteria)]
         table.add_row(name, *("-" if score is None else f"{score:.2f}" for score in cells))
     console.print(table)
-    for status, reason in first_reasons(run).items():
-        line = shown_text(f"{status}, first reason: {reason}")
-        console.print(line, style="yellow", markup=False)
+    options.print_reasons(console, first_reasons(run))
     if all(result.score == 0 for result in run.results):
         return
     never = [
@@ -173,9 +152,7 @@ def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) ->
     raise typer.Exit(1)
 
 
-def suite_of(
-    seed: int, references: int, families: list[str] | None, sample: int | None
-) -> list[Attack]:
+def suite_of(seed: int, families: list[str] | None, sample: int | None) -> list[Attack]:
     """The attacks of a seed, or a random ``sample`` of them.
 
     Raises:
@@ -185,24 +162,12 @@ def suite_of(
     for name in families or ():
         if name not in names:
             raise typer.BadParameter(f"--family {name!r}: {hint(name, names)}")
-    attacks = [
-        attack for attack in crossed(seed, references) if attack.family in (families or names)
-    ]
+    suite = crossed(seed, REFERENCES)
+    attacks = [attack for attack in suite if attack.family in (families or names)]
     if sample is None or sample >= len(attacks):
         return attacks
     places = random.Random(seed).sample(range(len(attacks)), sample)
     return [attacks[place] for place in sorted(places)]
-
-
-def _user_attacks(data: Path | None) -> list[Attack]:
-    if data is None:
-        return []
-    try:
-        return read_attacks(data)
-    except OSError as error:
-        raise typer.BadParameter(f"{data}: {error.strerror}") from None
-    except LinesError as error:
-        raise typer.BadParameter(f"{data}: {error}") from None
 
 
 def rows_of(attacks: list[Attack]) -> list[Row]:
@@ -226,9 +191,7 @@ def _report(
     console.print(family_table(report))
     if report["accepted"]:
         console.print(accepted_table(report, MOST_LISTED))
-    for status, reason in report["reasons"].items():
-        line = shown_text(f"{status}, first reason: {reason}")
-        console.print(line, style="yellow", markup=False)
+    options.print_reasons(console, report["reasons"])
     for failing in failed:
         console.print(failing, style="red", markup=False)
     if failed:

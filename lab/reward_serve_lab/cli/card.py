@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from reward_serve.cli.console import PLAIN, App, SafeConsole, Url, client_for
+from reward_serve.cli.console import PLAIN, App, Url, client_for
 from reward_serve.cli.doctor import examine_machine
 from reward_serve.client.transport import ServiceTransport, ServiceUnavailableError
 from reward_serve.config.resolve import installed_version
@@ -31,8 +31,9 @@ from reward_serve.schema import ScoreResult
 from reward_serve_answers import final_answer
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import report_of as report_of_attacks
-from reward_serve_lab.cli.attack import TIMEOUT_S, Mode, Template, rows_of, settings_of, suite_of
-from reward_serve_lab.cli.evaluate import Model, check_outputs, labelled_rows
+from reward_serve_lab.cli import options
+from reward_serve_lab.cli.attack import rows_of, suite_of
+from reward_serve_lab.cli.options import Mode, Model, Template, progress
 from reward_serve_lab.evaluation.bulk import FORMATS, Row, Run, Transport, score_with_progress
 from reward_serve_lab.evaluation.metrics import measure, says_right
 from reward_serve_lab.evaluation.report import first_reasons, report_of
@@ -43,8 +44,6 @@ _INTERVALS = ("false_accept_interval", "false_reject_interval")
 _EVALUATED = ("n", "unscored", "statuses", "confusion", *_INTERVALS, "ece")
 
 Figures = dict[str, Any]
-
-progress = SafeConsole(stderr=True)
 
 Data = Annotated[list[Path] | None, typer.Option(help="More labelled rows: files as for eval.")]
 Attacks = Annotated[int | None, typer.Option(min=1, help="Number of random attacks; default: all.")]
@@ -66,18 +65,15 @@ def card(
     Where rules decide first, the model is measured alone too (needs server.explain). Run it on the
     service's machine, which the card describes; `serve` prints a line of cards/NAME.yaml.
     """
-    check_outputs(out)
-    sets = {path.stem: labelled_rows(path) for path in (FORMATS, *(data or ()))}
+    options.check_outputs(out)
+    sets = {path.stem: options.labelled_rows(path) for path in (FORMATS, *(data or ()))}
     chosen = {"model": model, "template": template, "mode": mode, "attacks": attacks}
-    options = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
-    options += [f"--data={path.name}" for path in data or ()]
-    try:
-        judge = _Judge(client_for(url, app), settings_of(model, template, mode))
-        measured = _measured(judge, sets, suite_of(0, 3, None, attacks))
-    except ServiceUnavailableError as error:
-        progress.print(str(error), style="red", markup=False)
-        raise typer.Exit(1) from None
-    command = shlex.join(["reward-serve", "card", *options])
+    words = [f"--{key}={value}" for key, value in chosen.items() if value is not None]
+    words += [f"--data={path.name}" for path in data or ()]
+    with options.needing_the_service():
+        judge = _Judge(client_for(url, app), options.settings_of(model, template, mode))
+        measured = _measured(judge, sets, suite_of(0, None, attacks))
+    command = shlex.join(["reward-serve", "card", *words])
     content = {"summary": _summary(measured), "command": command, **measured}
     if out is None:
         out = Path("cards", f"{content['model']}.yaml")
@@ -103,9 +99,10 @@ class _Judge:
     """A deployed judge; ``settings`` are the fields of every request."""
 
     def __init__(self, service: ServiceTransport, settings: dict[str, Any]) -> None:
-        score = partial(score_with_progress, progress, settings=settings | {"timeout_s": TIMEOUT_S})
-        self.scored = partial(score, service, batch_size=BATCH_SIZE, batches=BATCHES)
-        self._by_model = partial(score, _ModelAlone(service), batch_size=1, batches=BATCH_SIZE)
+        score = partial(score_with_progress, progress, settings=settings)
+        self.scored = partial(score, service, batch_size=BATCH_SIZE, batches_in_flight=BATCHES)
+        model = _ModelAlone(service)
+        self._by_model = partial(score, model, batch_size=1, batches_in_flight=BATCH_SIZE)
 
     def measured(
         self, rows: list[Row], title: str, figures: Callable[[Run], Figures]

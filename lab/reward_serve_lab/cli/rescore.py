@@ -13,18 +13,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from reward_serve.cli.console import PLAIN, SafeConsole, client_for, printable
+from reward_serve.cli.console import PLAIN, client_for, printable
 from reward_serve.cli.serve import served
 from reward_serve.client.transport import ServiceUnavailableError
 from reward_serve.config.base import ConfigError
 from reward_serve.lines import OWNER_ONLY
-from reward_serve_lab.cli.evaluate import Count, Html, Model, Timeout, check_outputs
+from reward_serve_lab.cli import options
+from reward_serve_lab.cli.options import Count, Html, Model, Template, Timeout, console, progress
 from reward_serve_lab.evaluation import rescored
 from reward_serve_lab.evaluation.bulk import Row, score_with_progress
 from reward_serve_lab.evaluation.html import rendered, write_page
 from reward_serve_lab.evaluation.report import first_reasons
-
-progress, console = SafeConsole(stderr=True), SafeConsole()
 
 File = Annotated[
     Path,
@@ -40,7 +39,6 @@ Only = Annotated[Literal["all", "absent"], typer.Option(help="absent: rows witho
 Sample = Annotated[
     float | None, typer.Option(min=0, help="About N rows, or a share below 1, in whole groups.")
 ]
-Template = Annotated[str | None, typer.Option(help="Judging template.")]
 Score = Annotated[str | None, typer.Option(help="Column of the score before.")]
 Out = Annotated[Path | None, typer.Option(help="Results; default rescored-NAME.jsonl beside FILE.")]
 Report = Annotated[Path | None, typer.Option(help="Write the comparison to this JSON file.")]
@@ -59,7 +57,7 @@ def rescore(
     html: Html = None,
     batch_size: Count = 16,
     batches_in_flight: Count = 8,
-    timeout_s: Timeout = 300.0,
+    timeout_s: Timeout = options.TIMEOUT_S,
 ) -> None:
     """Score stored rollouts with another judge, template or version, and compare.
 
@@ -68,9 +66,8 @@ def rescore(
     """
     name = re.sub(r"\.(jsonl|parquet|gz)", "", file.absolute().name)
     out = out or (file if file.is_dir() else file.parent) / f"rescored-{name}.jsonl"
-    check_outputs(out, report, html)
-    given = {"model": model, "template": template, "timeout_s": timeout_s}
-    settings = {key: value for key, value in given.items() if value is not None}
+    options.check_outputs(out, report, html)
+    settings = options.settings_of(model, template, timeout_s=timeout_s)
     try:
         rollouts, faults = rescored.read_rollouts(file, score)
         with (
@@ -86,9 +83,9 @@ def rescore(
             rows = [Row(place, rollout.request) for place, rollout in enumerate(asked)]
             run = score_with_progress(
                 *(progress, client, rows, settings),
-                batch_size=batch_size,
-                batches=batches_in_flight,
                 scored=lambda rows, fresh: kept.append([asked[row.line] for row in rows], fresh),
+                batch_size=batch_size,
+                batches_in_flight=batches_in_flight,
             )
     except (ConfigError, rescored.RescoreError) as error:
         raise typer.BadParameter(printable(str(error))) from None

@@ -22,17 +22,13 @@ Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the pages on 
 
 def ui(url: Url = None, log: Log = None, port: Port = 8081) -> None:
     """Inspect verdicts in a browser: score, compare, browse the log, monitor the service."""
-    from reward_serve_lab.ui.serving import Settings, serve  # NiceGUI takes a second
+    from reward_serve_lab.ui.serving import serve  # NiceGUI takes a second
 
     def show_address(address: str) -> None:
         console.print(f"open {address}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        serve(
-            Settings(service_url(url), os.environ.get(API_KEY_VARIABLE), log or ()),
-            port,
-            show_address,
-        )
+        serve(service_url(url), os.environ.get(API_KEY_VARIABLE), log or (), port, show_address)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:

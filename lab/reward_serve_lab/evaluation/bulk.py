@@ -35,6 +35,10 @@ RIGHT = 0.5
 _SENT = {"response", "reference", "question", "messages", "tools", "turns", "rubric"}
 
 
+Scored = Callable[[Sequence["Row"], Sequence[ScoreResult]], object]
+"""Called with the rows of a call and their results."""
+
+
 class Transport(Protocol):
     """What scores a batch: a transport, which asks once, or a client, which retries."""
 
@@ -68,6 +72,11 @@ class Row:
     def name(self) -> str:
         """The name shown in tables: the id, or else the line number."""
         return self.id or f"line {self.line}"
+
+    @property
+    def response(self) -> str:
+        """The response, or the last assistant turn's text; empty if the row has neither."""
+        return judged_text(self.request or {})
 
 
 class _Line(BaseModel):
@@ -168,7 +177,7 @@ async def score_rows(
     settings: dict[str, Any],
     batch_size: int = 16,
     batches_in_flight: int = 8,
-    scored: Callable[[Sequence[Row], Sequence[ScoreResult]], object] = lambda rows, results: None,
+    scored: Scored = lambda rows, results: None,
 ) -> Run:
     """Score every valid row, in batches.
 
@@ -219,11 +228,10 @@ def score_with_progress(
     settings: dict[str, Any],
     *,
     title: str = "scoring",
-    batch_size: int = 16,
-    batches: int = 8,
-    scored: Callable[[Sequence[Row], Sequence[ScoreResult]], object] = lambda rows, results: None,
+    scored: Scored = lambda rows, results: None,
+    **batching: int,
 ) -> Run:
-    """Score rows behind a progress bar; ``scored`` is called as by ``score_rows``.
+    """Score rows as ``score_rows`` does, behind a progress bar.
 
     Raises:
         ServiceUnavailableError: the service cannot be reached.
@@ -236,16 +244,7 @@ def score_with_progress(
             scored(some, results)
             progress.advance(task, len(some))
 
-        return asyncio.run(
-            score_rows(
-                client,
-                rows,
-                settings=settings,
-                batch_size=batch_size,
-                batches_in_flight=batches,
-                scored=ended,
-            )
-        )
+        return asyncio.run(score_rows(client, rows, settings=settings, scored=ended, **batching))
 
 
 def write_results(run: Run, file: TextIO) -> None:

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from reward_serve.schema import Component, ScoreResult, Status, probability_right
-from reward_serve_lab.evaluation.bulk import Row, Run, judged_text
+from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.metrics import BINS, Judged, coverage, measure, says_right, wilson
 from reward_serve_lab.evaluation.stability import fingerprints
 
@@ -75,22 +75,16 @@ _FORMATS = (
 )
 
 
-def response_of(row: Row) -> str:
-    """The response, or the last assistant turn's text; empty if the row has neither."""
-    return judged_text(row.request or {})
-
-
 def format_of(row: Row) -> str:
     """The row's ``format``, or else the first known format found in its response."""
     if row.format is not None:
         return row.format
-    response = response_of(row)
-    return next((name for name, pattern in _FORMATS if pattern.search(response)), "prose")
+    return next((name for name, pattern in _FORMATS if pattern.search(row.response)), "prose")
 
 
 def length_of(row: Row) -> str:
     """The response's length group, in characters."""
-    length = len(response_of(row))
+    length = len(row.response)
     for low, high in zip((0, *(bound + 1 for bound in LENGTHS)), LENGTHS, strict=False):
         if length <= high:
             return f"{low} to {high}"
@@ -115,7 +109,7 @@ def by_format(judged: Judged) -> dict[str, Any]:
 def by_length(judged: Judged) -> dict[str, Any]:
     """Metrics of each length group, shortest first."""
     groups = _groups(judged, lambda row, _: length_of(row))
-    ordered = sorted(groups.items(), key=lambda item: len(response_of(item[1][0][0])))
+    ordered = sorted(groups.items(), key=lambda item: len(item[1][0][0].response))
     return {name: measure(group) for name, group in ordered}
 
 

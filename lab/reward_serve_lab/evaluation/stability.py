@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,17 @@ class EarlierResult(ScoreResult):
     correct: bool | None = None
 
 
+MARGIN = 0.02
+"""Margin of probability within which the contract allows another verdict."""
+
 Earlier = dict[int, EarlierResult]
 """Results by line number."""
 
 
-def flips(
-    rows: Sequence[Row], runs: Sequence[Sequence[ScoreResult]], margin: float
-) -> dict[str, Any]:
+def flips(rows: Sequence[Row], runs: Sequence[Sequence[ScoreResult]]) -> dict[str, Any]:
     """Compare the verdicts on the same rows between runs, as JSON data.
 
-    A row whose predicted probability is within ``margin`` of 0.5 in any run is listed under
+    A row whose predicted probability is within ``MARGIN`` of 0.5 in any run is listed under
     ``within_margin`` and never among the ``flips``. A row with a score in some runs but not in all
     is counted as ``lost``; a row with fewer than two scores is not compared.
     """
@@ -48,14 +48,14 @@ def flips(
             "flipped": {True, False} <= {says_right(result) for result in results},
             "probabilities": probabilities,
         }
-        if any(RIGHT - margin <= p <= RIGHT + margin for p in probabilities):
+        if any(RIGHT - MARGIN <= p <= RIGHT + MARGIN for p in probabilities):
             near.append(entry)
         elif entry["flipped"]:
             flipped.append(entry)
     return {
         "rows": compared,
         "lost": lost,
-        "margin": margin,
+        "margin": MARGIN,
         "flips": len(flipped),
         "flips_within_margin": sum(bool(entry["flipped"]) for entry in near),
         "largest_difference": max(differences),
@@ -82,7 +82,7 @@ def earlier_result(row: Row, earlier: Earlier) -> ScoreResult | None:
     return None
 
 
-def compared(run: Run, earlier: Earlier, margin: float) -> dict[str, Any]:
+def compared(run: Run, earlier: Earlier) -> dict[str, Any]:
     """Compare a run with earlier results of the same rows, as JSON data."""
     matched = [
         (row, before, now)
@@ -91,7 +91,7 @@ def compared(run: Run, earlier: Earlier, margin: float) -> dict[str, Any]:
     ]
     befores, nows = [before for _, before, _ in matched], [now for _, _, now in matched]
     return {
-        **flips([row for row, _, _ in matched], [befores, nows], margin),
+        **flips([row for row, _, _ in matched], [befores, nows]),
         "unmatched": len(run.rows) - len(matched),
         "earlier_fingerprints": fingerprints(befores),
         "same_fingerprints": fingerprints(befores) == fingerprints(nows),
@@ -107,34 +107,11 @@ BATCH_SIZES = (1, 8, 64)
 """Batch sizes of ``--stability``, besides the first run's; batches of 1 are sent one at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A template and a mode to evaluate; None means the deployment's default."""
-
-    template: str | None
-    mode: str | None
-
-    @property
-    def title(self) -> str:
-        """The title of the run in tables."""
-        return ", ".join(filter(None, (self.template, self.mode))) or "as deployed"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Fields of every request; the judge's cache is off."""
-        mode = {"mode": self.mode} if self.mode else {}
-        template = {"template": self.template} if self.template else {}
-        return {**template, "options": {**mode, "cache": False}}
+_SPEED = ("agreement", "statuses", "verdicts_per_s")
 
 
 def score_again(
-    score: Callable[..., Run],
-    first: Run,
-    title: str,
-    *,
-    batch_size: int,
-    batches: int,
-    margin: float,
+    score: Callable[..., Run], first: Run, title: str, **batching: int
 ) -> dict[str, Any]:
     """Score the rows of a run again, with the same and with other batch sizes, and compare.
 
@@ -142,25 +119,18 @@ def score_again(
         score: ``score_with_progress`` with the arguments of the first run.
         first: the first run.
         title: the first run's title.
-        batch_size: the first run's batch size.
-        batches: concurrent calls.
-        margin: as in ``flips``.
+        batching: the first run's ``batch_size`` and ``batches_in_flight``.
     """
-    batchings = [(batch_size, batches)]
-    batchings += [(n, 1 if n == 1 else batches) for n in BATCH_SIZES]
-    runs = [
-        score(title=f"{title}: batches of {n}", batch_size=n, batches=in_flight)
-        for n, in_flight in batchings
+    batchings = [batching]
+    batchings += [
+        {"batch_size": n, "batches_in_flight": 1 if n == 1 else batching["batches_in_flight"]}
+        for n in BATCH_SIZES
     ]
+    runs = [score(title=f"{title}: batches of {of['batch_size']}", **of) for of in batchings]
     return {
-        **flips(first.rows, [first.results, *(run.results for run in runs)], margin),
+        **flips(first.rows, [first.results, *(run.results for run in runs)]),
         "settings": [
-            {"batch_size": n, "batches_in_flight": in_flight, **_speed(run)}
-            for (n, in_flight), run in zip([batchings[0], *batchings], [first, *runs], strict=True)
+            {**of, **{name: run.summary()[name] for name in _SPEED}}
+            for of, run in zip([batching, *batchings], [first, *runs], strict=True)
         ],
     }
-
-
-def _speed(run: Run) -> dict[str, Any]:
-    summary = run.summary()
-    return {key: summary[key] for key in ("agreement", "statuses", "verdicts_per_s")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -12,7 +13,7 @@ from rich.table import Table
 from reward_serve.schema import probability_right
 from reward_serve_lab.evaluation.bulk import Run
 from reward_serve_lab.evaluation.metrics import BINS, Bin
-from reward_serve_lab.evaluation.report import disagreements, response_of
+from reward_serve_lab.evaluation.report import disagreements
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,9 @@ _SHOWN = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 Report = Mapping[str, Any]
 
-_METRICS: dict[str, Callable[[Report], str]] = {
+Columns = Mapping[str, Callable[[Report], str]]
+
+_METRICS: Columns = {
     "rows (labelled)": lambda r: f"{r['n']} ({r['labelled']})",
     "unscored": lambda r: str(r["unscored"]),
     "agreement": lambda r: _rate(r, "agreement"),
@@ -39,24 +42,45 @@ _METRICS: dict[str, Callable[[Report], str]] = {
     "verdicts/s": lambda r: _number(r["verdicts_per_s"], 1),
     "p50, p95 ms": lambda r: ", ".join(_number(r["latency_ms"][key], 0) for key in ("p50", "p95")),
 }
+_CELLS: Columns = {
+    **_METRICS,
+    "rows": lambda r: str(r["n"]),
+    "share": lambda r: f"{r['share']:.1%}",
+    "mean ms": lambda r: f"{r['mean_latency_ms']:.1f}",
+    "prompt tokens": lambda r: f"{r['mean_prompt_tokens']:.0f}",
+}
+
+
+def _cells(*names: str) -> Columns:
+    return {name: _CELLS[name] for name in names}
+
+
+_GROUP = _cells("rows", "unscored", "agreement", "false accept", "false reject", "AUC")
+_STAGE = _cells("share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens")
+_SUMMARY = {
+    "rows": _CELLS["rows"],
+    "agreement": lambda r: (
+        "no labels"
+        if r["agreement"] is None
+        else f"{r['agreement']:.1%} ({r['agreement_of_scored'] or 0:.1%} of scored)"
+    ),
+    **_cells("statuses", "decided by", "verdicts/s", "p50, p95 ms"),
+}
+
+
+def table_of(name: str, columns: Columns, reports: Mapping[str, Report]) -> Table:
+    """A row for each report."""
+    table = Table(name, *columns)
+    table.columns[0].overflow = "fold"  # the names of rules
+    for title, report in reports.items():
+        cells = [shown_text(title), *(cell(report) for cell in columns.values())]
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def summary_table(summaries: Mapping[str, Report]) -> Table:
     """Summaries of runs, one per row."""
-    table = Table("", "rows", "agreement", "statuses", "decided by", "verdicts/s", "p50/p95 ms")
-    for title, summary in summaries.items():
-        latency = summary["latency_ms"]
-        share, of_scored = summary["agreement"], summary["agreement_of_scored"]
-        table.add_row(
-            escape(title),
-            str(summary["n"]),
-            "no labels" if share is None else f"{share:.1%} ({of_scored or 0:.1%} of scored)",
-            _counts(summary["statuses"]),
-            _counts(summary["sources"]),
-            _number(summary["verdicts_per_s"], 1),
-            "/".join(_number(latency[key], 0) for key in ("p50", "p95")),
-        )
-    return table
+    return table_of("", _SUMMARY, summaries)
 
 
 def metrics_table(reports: Mapping[str, Report]) -> Table:
@@ -86,22 +110,7 @@ def group_tables(report: Report) -> Iterator[Table]:
         "format", dict(sorted(formats, key=lambda item: item[1]["n"] * (item[1]["agreement"] - 1)))
     )
     yield _group_table("characters", report["by_length"])
-    table = Table(
-        "decided by", "share", "rows", "agreement", "AUC", "ECE", "mean ms", "prompt tokens"
-    )
-    table.columns[0].overflow = "fold"  # the names of rules
-    for name, stage in report["stages"].items():
-        table.add_row(
-            escape(name),
-            f"{stage['share']:.1%}",
-            str(stage["n"]),
-            _rate(stage, "agreement"),
-            _number(stage["auc"]),
-            _number(stage["ece"]),
-            f"{stage['mean_latency_ms']:.1f}",
-            f"{stage['mean_prompt_tokens']:.0f}",
-        )
-    yield table
+    yield table_of("decided by", _STAGE, report["stages"])
     if len(report["coverage"]) > 1:
         yield _coverage_table(report["coverage"])
 
@@ -140,7 +149,7 @@ def disagreement_table(run: Run, limit: int) -> Table:
             "right" if row.correct else "wrong",
             result.status.value if result.score is None else f"{result.score:g}",
             "-" if p is None else f"{p:.3f}",
-            escape(shown_text(response_of(row)[-TAIL_CHARACTERS:])),
+            escape(shown_text(row.response[-TAIL_CHARACTERS:])),
         )
     return table
 
@@ -174,17 +183,7 @@ def shown_text(text: str) -> str:
 
 
 def _group_table(name: str, groups: Mapping[str, Report]) -> Table:
-    table = Table(name, "rows", "unscored", "agreement", "false accept", "false reject", "AUC")
-    for group, report in list(groups.items())[:MAX_GROUPS]:
-        table.add_row(
-            escape(shown_text(group)),
-            str(report["n"]),
-            str(report["unscored"]),
-            _rate(report, "agreement"),
-            _rate(report, "false_accept"),
-            _rate(report, "false_reject"),
-            _number(report["auc"]),
-        )
+    table = table_of(name, _GROUP, dict(islice(groups.items(), MAX_GROUPS)))
     if len(groups) > MAX_GROUPS:
         table.caption = f"and {len(groups) - MAX_GROUPS} more: --out has all"
     return table

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from reward_serve.engines.base import Tokenizer
 from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.templates import RUBRICS, load_template
-from reward_serve_lab.linting.template_file import Finding, check_label_tokens
+from reward_serve_lab.linting.template_file import Finding, check_label_tokens, is_named
 
 _MOST_TOKENS = 256  # the judge reads every criterion again for every response
 
@@ -64,14 +64,10 @@ def _labels(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Findi
         labelled = template.model_copy(update={"label": form, "digest": digest})
         for finding in check_label_tokens(labelled, tokenizer):
             yield Finding(f"{place}.choices", finding.observed, finding.remedy)
-        unexplained = [c for c in criterion.choices if not _names(criterion.text, c)]
+        unexplained = [c for c in criterion.choices if not is_named(c, criterion.text)]
         if unexplained and set(criterion.choices) != {"yes", "no"}:
             observed = f"the text does not say when to choose {', '.join(unexplained)}"
             yield Finding(f"{place}.text", observed, "explain each choice", "warning")
-
-
-def _names(text: str, label: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
 
 
 def _texts(rubric: Sequence[Criterion], tokenizer: Tokenizer) -> Iterator[Finding]:

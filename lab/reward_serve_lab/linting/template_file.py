@@ -229,9 +229,14 @@ def check_labels(template: Template) -> Iterator[Finding]:
         yield Finding("label.values", f"the labels have the values {scores}", remedy)
     text = " ".join((template.system, template.user, template.label.instruction))
     for label in template.label.values:
-        if not re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text):
+        if not is_named(label, text):
             remedy = "name every label in label.instruction"
             yield Finding("label.instruction", f"does not name label {label!r}", remedy)
+
+
+def is_named(label: str, text: str) -> bool:
+    """Whether the text has the label as a word."""
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
 
 
 def check_label_tokens(template: Template, tokenizer: Tokenizer) -> Iterator[Finding]:

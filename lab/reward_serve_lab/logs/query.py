@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from reward_serve_lab.logs.table import VerdictTable
@@ -18,10 +18,6 @@ MAX_CHARTED = 200_000
 MAX_CHOICES = 100
 """Maximum number of values that a filter lists."""
 
-_LISTED = (
-    "id, time, status, source, rule, score, template, model, run, step, characters, response, "
-    "reference"
-)
 FILTERED = ("status", "source", "rule", "template", "run", "model")
 
 
@@ -69,6 +65,9 @@ class Verdict:
     characters: int
     response: str
     reference: str
+
+
+_LISTED = ", ".join(column.name for column in fields(Verdict))
 
 
 @dataclass
@@ -139,23 +138,16 @@ def rest_of(table: VerdictTable, verdict: int) -> dict[str, Any]:
 
 
 def _where(filters: Filters) -> tuple[str, list[Any]]:
-    terms, values = [], []
-    for name in FILTERED:
-        if wanted := getattr(filters, name):
-            terms.append(f"{name} = ?")
-            values.append(wanted)
-    for term, value in (
-        ("step = ?", filters.step),
-        ("score >= ?", filters.lowest),
-        ("score <= ?", filters.highest),
-        ("time >= ?", filters.since),
-    ):
-        if value is not None:
-            terms.append(term)
-            values.append(value)
-    if filters.ids:
-        terms.append("list_contains(?, id)")
-        values.append(list(filters.ids))
+    conditions = {
+        **{f"{name} = ?": getattr(filters, name) or None for name in FILTERED},
+        "step = ?": filters.step,
+        "score >= ?": filters.lowest,
+        "score <= ?": filters.highest,
+        "time >= ?": filters.since,
+        "list_contains(?, id)": list(filters.ids) or None,
+    }
+    known = {term: value for term, value in conditions.items() if value is not None}
+    terms, values = [*known], [*known.values()]
     if filters.text:
         terms.append("(contains(lower(response), ?) OR contains(lower(reference), ?))")
         values += [filters.text.lower()] * 2

@@ -56,7 +56,11 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: the conversation is not JSON, or there are too many combinations.
     """
-    asked = _conversation(draft) if draft.conversation.strip() else {"response": draft.response}
+    asked = {"response": draft.response} | ({"question": draft.question} if draft.question else {})
+    if draft.conversation.strip():
+        asked = _conversation(draft)
+    if draft.reference.strip():
+        asked["reference"] = draft.reference
     models: list[str] = draft.models or [""]
     templates: list[str] = draft.templates or [""]
     modes: list[str] = draft.modes or [""]
@@ -68,17 +72,8 @@ def requests_of(draft: Draft) -> dict[str, dict[str, Any]]:
         )
     requests = {}
     for model, template, mode in chosen:
-        request = {**asked}
-        if draft.reference.strip():
-            request["reference"] = draft.reference
-        if draft.question and not draft.conversation.strip():
-            request["question"] = draft.question
-        if model:
-            request["model"] = model
-        if template:
-            request["template"] = template
-        if mode:
-            request["options"] = {"mode": mode}
+        given = {"model": model, "template": template, "options": mode and {"mode": mode}}
+        request = asked | {name: value for name, value in given.items() if value}
         title = " · ".join(filter(None, (model, template, mode)))
         requests[title] = {**request, "timeout_s": TIMEOUT_S}
     return requests

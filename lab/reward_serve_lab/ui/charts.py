@@ -128,20 +128,15 @@ class BySteps(ui.echart):
         self._series = dict(series)
         self._kind = {"type": "bar", "stack": "all"} if stacked else {"type": "line"}
         self._highest = highest
-        options = {
-            "animation": False,
-            "aria": {"enabled": True},
-            "textStyle": _MUTED,
-            "legend": {**_LEGEND, "show": len(series) > 1},
-            "grid": {
-                "outerBoundsMode": "same",  # labels and names are within it
-                **{"left": 4, "right": 16, "top": 8, "bottom": 26 if len(series) > 1 else 4},
-            },
-            "tooltip": {"trigger": "axis", "axisPointer": {"type": "shadow"}, "confine": True},
-            "xAxis": {**_AXIS, "type": "category", "name": "step", "nameGap": 24},
-            "yAxis": {**_AXIS, "type": "value", "splitNumber": 5, "name": y_name},
-            "series": [],
-        }
+        below = 26 if len(series) > 1 else 4
+        options = _options(
+            {**_AXIS, "type": "category", "name": "step", "nameGap": 24},
+            {**_AXIS, "type": "value", "splitNumber": 5, "name": y_name},
+            legend=len(series) > 1,
+            # With labels and names within it.
+            grid={"outerBoundsMode": "same", "left": 4, "right": 16, "top": 8, "bottom": below},
+            tooltip={"trigger": "axis", "axisPointer": {"type": "shadow"}},
+        )
         with tag("figure", "chart"):
             tag("figcaption", text=title)
             super().__init__(options, renderer="svg")
@@ -195,24 +190,29 @@ def _figure(
     if "data" in x_axis:
         between = max(0, len(x_axis["data"]) - 2)
         x_axis = {**x_axis, "axisLabel": {**_MUTED, **ends, "interval": between}}
+    unmarked = {"axisTick": {"show": False}, "splitLine": {"show": False}}
+    options = _options(
+        {**_AXIS, **unmarked, **x_axis},
+        {**_AXIS, "type": "value", "splitNumber": 2, **(y_range or {})},
+        legend=x_axis["type"] == "value",
+        grid={"left": 36, "right": 12, "top": 8, "bottom": 44 if y_range else 24},
+    )
     with tag("figure", "chart"):
         tag("figcaption", text=title)
-        ui.echart(
-            {
-                "animation": False,
-                "aria": {"enabled": True},
-                "textStyle": _MUTED,
-                "legend": {**_LEGEND, "show": x_axis["type"] == "value"},
-                "grid": {"left": 36, "right": 12, "top": 8, "bottom": 44 if y_range else 24},
-                "tooltip": {"confine": True},
-                "xAxis": {
-                    **_AXIS,
-                    "axisTick": {"show": False},
-                    "splitLine": {"show": False},
-                    **x_axis,
-                },
-                "yAxis": {**_AXIS, "type": "value", "splitNumber": 2, **(y_range or {})},
-                "series": list(series),
-            },
-            renderer="svg",
-        )
+        ui.echart({**options, "series": list(series)}, renderer="svg")
+
+
+def _options(
+    x_axis: Series, y_axis: Series, *, legend: bool, grid: Series, tooltip: Series | None = None
+) -> Series:
+    return {
+        "animation": False,
+        "aria": {"enabled": True},
+        "textStyle": _MUTED,
+        "legend": {**_LEGEND, "show": legend},
+        "grid": grid,
+        "tooltip": {"confine": True, **(tooltip or {})},
+        "xAxis": x_axis,
+        "yAxis": y_axis,
+        "series": [],
+    }

@@ -19,19 +19,14 @@ class Pieces(Element, component="pieces.js"):
     """Pieces of text, rendered as text nodes.
 
     Args:
-        shown: the pieces, from ``text.pieces``.
+        parts: from ``text.pieces``.
         tag: the HTML element around them.
     """
 
     def __init__(self, parts: Iterable[Piece], tag: str = "div") -> None:
         super().__init__()
         self._props["tag"] = tag
-        self.show(parts)
-
-    def show(self, parts: Iterable[Piece]) -> None:
-        """Replace the shown text."""
         self._props["pieces"] = [list(piece) for piece in parts]
-        self.update()
 
 
 # NiceGUI drops a message of 1 MB, may write a character as eight, and rejects lone surrogates.

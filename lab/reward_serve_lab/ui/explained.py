@@ -16,6 +16,7 @@ from reward_serve_lab.ui import charts
 from reward_serve_lab.ui.elements import Pieces, heading, message, pill, tag, untrusted
 from reward_serve_lab.ui.text import MAX_SHOWN, Mark, pieces
 
+_LEGEND = {"match": "matched by the rule", "cut": "not shown to the judge"}
 _PARTS = ("queue", "rules", "rendering", "engine")
 
 
@@ -72,16 +73,13 @@ def _head(title: str, result: ScoreResult, level: int) -> None:
 
 def _deciders(explanation: Explanation) -> None:
     """The outcomes of the rules and the model side by side, whichever decided."""
+    rule_decided = explanation.result.source == "rule"
     with tag("div", "deciders"):
         if explanation.rule is not None:
-            with tag(
-                "div", "decider" + (" decided" if explanation.result.source == "rule" else "")
-            ):
+            with tag("div", "decider decided" if rule_decided else "decider"):
                 _rule(explanation.rule)
         if explanation.model is not None:
-            with tag(
-                "div", "decider" + (" decided" if explanation.result.source != "rule" else "")
-            ):
+            with tag("div", "decider" if rule_decided else "decider decided"):
                 _model(explanation.model)
     if explanation.rule is None and explanation.model is not None and explanation.model.template:
         text = "No rules: the template has none, or the request has no reference."
@@ -179,22 +177,15 @@ def _marks(explanation: Explanation) -> list[Mark]:
 def _response(response: str, explanation: Explanation) -> None:
     marks = _marks(explanation)
     heading("Response", 3)
-    _legend(
-        ("match", "matched by the rule") if any(m.kind == "match" for m in marks) else None,
-        ("cut", "not shown to the judge") if any(m.kind == "cut" for m in marks) else None,
-    )
+    kinds = {mark.kind for mark in marks}
+    if kinds:
+        with tag("p", "legend small muted"):
+            for kind, text in _LEGEND.items():
+                if kind in kinds:
+                    tag("span", kind, text)
     Pieces(pieces(response, marks)).classes("text-box")
     if not response:
         tag("p", "muted small", "The response is empty.")
-
-
-def _legend(*entries: tuple[str, str] | None) -> None:
-    known = [entry for entry in entries if entry is not None]
-    if not known:
-        return
-    with tag("p", "legend small muted"):
-        for kind, text in known:
-            tag("span", kind, text)
 
 
 def _prompt(prompt: ShownPrompt) -> None:

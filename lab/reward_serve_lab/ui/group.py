@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
 
+from reward_serve.client.rows import texts_of
 from reward_serve.schema import Status
 from reward_serve_lab.evaluation.bulk import judged_text
 from reward_serve_lab.evaluation.json_lines import LinesError
@@ -173,7 +173,10 @@ class _Group:
         if self._scored is None:
             return
         request = self._scored.requests[index]
-        references = _references(request.get("reference"))
+        references = texts_of(request.get("reference"))
+        note = f"Sample {index + 1} of a group."
+        if len(references) > 1:
+            note += f" This is the first of its {len(references)} references."
         mode = (request.get("options") or {}).get("mode")
         talk = {name: request[name] for name in _CONVERSATION if request.get(name) is not None}
         self._session.draft = Draft(
@@ -184,7 +187,7 @@ class _Group:
             models=[request["model"]] if request.get("model") else [],
             templates=[request["template"]] if request.get("template") else [],
             modes=[mode] if mode else [],
-            note=_note(index, request, len(references)),
+            note=note,
         )
         ui.navigate.to("/")
 
@@ -193,15 +196,3 @@ class _Group:
             self._results.clear()
             with self._results:
                 message(what, tone, remedy)
-
-
-def _references(reference: str | Sequence[str] | None) -> list[str]:
-    return [reference] if isinstance(reference, str) else list(reference or ())
-
-
-def _note(index: int, request: Mapping[str, Any], references: int) -> str:
-    """The draft's origin, and the parts of the sample that it lacks."""
-    parts = [f"Sample {index + 1} of a group."]
-    if references > 1:
-        parts.append(f"This is the first of its {references} references.")
-    return " ".join(parts)

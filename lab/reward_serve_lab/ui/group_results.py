@@ -65,7 +65,7 @@ class GroupTables:
         self._scored = scored
         self._groups = list(groups_of(scored.requests).values())
         self._overview = tag("div", "pills group-summary")
-        self._shown = [
+        self._tables = [
             self._group(number, indices, on_open) for number, indices in enumerate(self._groups, 1)
         ]
         self.update(trainer)
@@ -76,7 +76,7 @@ class GroupTables:
             self._overview.clear()
             with self._overview:
                 self._show_overview()
-        for indices, (summary, rows) in zip(self._groups, self._shown, strict=True):
+        for indices, (summary, rows) in zip(self._groups, self._tables, strict=True):
             if changed is not None and not set(indices) & set(changed):
                 continue
             scores = [self._scored.results[index].score for index in indices]

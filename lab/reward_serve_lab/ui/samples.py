@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from statistics import fmean, stdev
 from typing import Any
@@ -61,12 +62,9 @@ def groups_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     return groups
 
 
-def _scaled(epsilon: float) -> Callable[[Sequence[float]], list[float]]:
-    def scale(rewards: Sequence[float]) -> list[float]:
-        mean, deviation = fmean(rewards), stdev(rewards)
-        return [(reward - mean) / (deviation + epsilon) for reward in rewards]
-
-    return scale
+def _scaled(rewards: Sequence[float], epsilon: float) -> list[float]:
+    deviation = stdev(rewards)
+    return [reward / (deviation + epsilon) for reward in _centered(rewards)]
 
 
 def _centered(rewards: Sequence[float]) -> list[float]:
@@ -76,12 +74,12 @@ def _centered(rewards: Sequence[float]) -> list[float]:
 
 def _leave_one_out(rewards: Sequence[float]) -> list[float]:
     size = len(rewards)
-    return [(reward - fmean(rewards)) * size / (size - 1) for reward in rewards]
+    return [reward * size / (size - 1) for reward in _centered(rewards)]
 
 
 TRAINERS: Mapping[str, Callable[[Sequence[float]], list[float]]] = {
-    "GRPO, SkyRL and verl": _scaled(1e-6),
-    "GRPO, TRL": _scaled(1e-4),
+    "GRPO, SkyRL and verl": partial(_scaled, epsilon=1e-6),
+    "GRPO, TRL": partial(_scaled, epsilon=1e-4),
     "Dr. GRPO, no deviation": _centered,
     "RLOO, leave one out": _leave_one_out,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,38 +87,29 @@ class Service:
         if parsed.scheme not in ("http", "https"):
             raise ValueError(f"--url: {url!r} is not an HTTP URL; give http://HOST:PORT")
         self.url = str(parsed.copy_with(userinfo=b"", query=None, fragment=None)).rstrip("/")
-        key = (api_key or "").strip()
-        self.has_key = bool(key)
-        self._settings: dict[str, Any] = {
-            "base_url": url,
-            "headers": {"authorization": f"Bearer {key}"} if key else {},
-            "timeout": _STATE_TIMEOUT_S,
-        }
-        self._client: httpx.AsyncClient | None = None
+        self.has_key = bool((api_key or "").strip())
         self._explaining = asyncio.Semaphore(MAX_EXPLAINED_AT_ONCE)
 
     async def close(self) -> None:
         """Close the connections."""
         await on_own_loop(self._transport.aclose())
-        if self._client is not None:
-            await self._client.aclose()
 
     async def state(self) -> State:
-        """Query the models and whether they are ready."""
+        """Query the models, and which are not ready."""
         began = time.perf_counter()
         try:
-            data = await self._get("/v1/models")
-        except TroubleError as trouble:
-            return State(trouble=trouble)
+            listed = await self._transport.ask("/v1/models", "models", _STATE_TIMEOUT_S)
+        except ServiceUnavailableError as error:
+            return State(trouble=self._trouble(error))
         took_ms = 1000 * (time.perf_counter() - began)
-        models = [model for model in data.get("models") or [] if isinstance(model, dict)]
-        state = State(models, str(data.get("version", "")), took_ms=took_ms)
-        try:
-            await self._get("/ready")
-            state.ready = True
-        except TroubleError as trouble:
-            state.detail = trouble.what
-        return state
+        models = [model for model in listed["models"] or [] if isinstance(model, dict)]
+        waiting = [
+            f"{model.get('name')}: {model.get('outage') or 'no replica answers yet'}"
+            for model in models
+            if not model.get("ready")
+        ]
+        version = str(listed.get("version", ""))
+        return State(models, version, not waiting, "; ".join(waiting), took_ms)
 
     async def score(
         self,
@@ -157,46 +147,18 @@ class Service:
             except ServiceUnavailableError as error:
                 raise self._trouble(error) from None
 
-    async def _get(self, path: str) -> dict[str, Any]:
-        if self._client is None:
-            self._client = httpx.AsyncClient(**self._settings, verify=ssl.create_default_context())
-        try:
-            reply = await self._client.get(path)
-        except httpx.HTTPError as error:
-            raise self._no_answer(error, f"within {_STATE_TIMEOUT_S:g} s") from None
-        try:
-            data = reply.json()
-        except ValueError:
-            data = None
-        if not isinstance(data, dict):
-            what = f"{self.url} replied {reply.status_code} without a JSON object."
-            raise self._refusal(reply.status_code, what)
-        if reply.status_code >= 400:
-            what = f"{reply.status_code}: {data.get('detail', 'no detail')}"
-            raise self._refusal(reply.status_code, what)
-        return data
-
     def _trouble(self, error: ServiceUnavailableError) -> TroubleError:
-        if isinstance(error.__cause__, httpx.HTTPError | TimeoutError):
-            return self._no_answer(error.__cause__, "in time")
-        if error.status_code is None:
-            return TroubleError(
-                str(error), "The service's version may differ from the workbench's."
-            )
-        return self._refusal(error.status_code, str(error))
-
-    def _no_answer(self, error: Exception, when: str) -> TroubleError:
-        if isinstance(error, httpx.TimeoutException | TimeoutError):
-            return TroubleError(
-                f"{self.url} did not answer {when}.",
-                "It may be starting or overloaded; try again, or look at Health.",
-            )
-        logger.info("%s: %s", self.url, error)
-        return TroubleError(
-            f"Cannot reach {self.url}.", "Start the service (reward-serve serve), or set --url."
-        )
-
-    def _refusal(self, code: int, what: str) -> TroubleError:
+        cause, code = error.__cause__, error.status_code
+        if isinstance(cause, httpx.TimeoutException | TimeoutError):
+            remedy = "It may be starting or overloaded; try again, or look at Health."
+            return TroubleError(f"{self.url} did not answer in time.", remedy)
+        if isinstance(cause, httpx.HTTPError):
+            logger.info("%s: %s", self.url, cause)
+            remedy = "Start the service (reward-serve serve), or set --url."
+            return TroubleError(f"Cannot reach {self.url}.", remedy)
+        if code is None:
+            remedy = "The service's version may differ from the workbench's."
+            return TroubleError(str(error), remedy)
         if code == 401:
             return TroubleError(
                 f"{API_KEY_VARIABLE} is not one of the service's keys."
@@ -210,4 +172,5 @@ class Service:
             503: "Try again in a moment, or look at Health.",
             504: "Give it more time, or look at Health.",
         }
-        return TroubleError(what, remedies.get(code, "Check --url." if code < 400 else ""), code)
+        remedy = remedies.get(code, "Check --url." if code < 400 else "")
+        return TroubleError(str(error), remedy, code)

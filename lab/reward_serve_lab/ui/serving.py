@@ -6,7 +6,6 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -23,34 +22,26 @@ from reward_serve_lab.ui.shell import add_pages
 HOST = "127.0.0.1"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The command's options.
+def application(
+    url: str, api_key: str | None, logs: Sequence[Path], port: int, token: str
+) -> ASGIApp:
+    """The pages behind their guard.
 
-    Attributes:
+    Args:
         url: the service's URL.
         api_key: the service's key, if it has keys.
-        log: folders or files of verdict logs.
+        logs: folders or files of verdict logs.
+        port: the pages' port.
         token: the token that opens the pages.
-    """
-
-    url: str
-    api_key: str | None = None
-    log: Sequence[Path] = ()
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-
-
-def application(settings: Settings, port: int) -> ASGIApp:
-    """The pages behind their guard.
 
     Raises:
         ValueError: a setting is invalid; the message names it.
     """
-    for path in settings.log:
+    for path in logs:
         if not path.exists():
             raise ValueError(f"--log: {path} does not exist; give verdict_log.folder")
-    service = Service(settings.url, settings.api_key)
-    verdicts = VerdictTable(settings.log) if settings.log else None
+    service = Service(url, api_key)
+    verdicts = VerdictTable(logs) if logs else None
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
@@ -75,24 +66,28 @@ def application(settings: Settings, port: int) -> ASGIApp:
         reconnect_timeout=30,
         show_welcome_message=False,
     )
-    return Guard(app, settings.token, port)
+    return Guard(app, token, port)
 
 
-def serve(settings: Settings, port: int, on_address: Callable[[str], None]) -> None:
+def serve(
+    url: str,
+    api_key: str | None,
+    logs: Sequence[Path],
+    port: int,
+    on_address: Callable[[str], None],
+) -> None:
     """Serve the pages until a signal.
 
-    Args:
-        settings: the command's options.
-        port: the port on loopback.
-        on_address: called with the address to open, including the token.
+    ``on_address`` is called with the address to open, including the token.
 
     Raises:
         ValueError: a setting is invalid.
         OSError: the port is taken.
     """
     with socket.create_server((HOST, port)) as listening:
-        app = application(settings, port)
-        on_address(f"http://{HOST}:{port}/?token={settings.token}")
+        token = secrets.token_urlsafe(24)
+        app = application(url, api_key, logs, port, token)
+        on_address(f"http://{HOST}:{port}/?token={token}")
         config = uvicorn.Config(
             app, log_level="warning", server_header=False, proxy_headers=False, lifespan="on"
         )

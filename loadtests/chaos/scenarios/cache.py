@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from deployments.local import APP, free_port, serve_run
 from loadtests.chaos.load import Tally, closed_loop
-from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.questions import marked, questions_of
 from loadtests.chaos.report import Figures, all_right, with_bounds
 from loadtests.chaos.target import Target, ask_functions, shared_clients
 from loadtests.cluster import await_ready, config, local_cluster
@@ -53,7 +53,7 @@ def _damaged(folder: Path) -> Figures:
         await_ready(target.url)
         ready_s = round(time.monotonic() - began, 1)
         repaired = find_fault(folder) is None
-        tally, questions = Tally(), Questions(marked, "cache", DEADLINE_S)
+        tally, questions = Tally(), questions_of(marked, "cache", DEADLINE_S)
         ways = ask_functions(shared_clients(target))
         asyncio.run(closed_loop(tally, ways, questions, _CALLERS, lambda: tally.asked >= ASKED))
         os.truncate(folder / _WEIGHTS, (folder / _WEIGHTS).stat().st_size // 2)

@@ -18,7 +18,7 @@ from deployments.local import APP, serve_run
 from loadtests.chaos import processes
 from loadtests.chaos.fault_under_load import fault_under_load
 from loadtests.chaos.load import Tally
-from loadtests.chaos.questions import Questions, marked
+from loadtests.chaos.questions import marked, questions_of
 from loadtests.chaos.report import Figures, all_right, recovers, with_bounds
 from loadtests.chaos.target import (
     Target,
@@ -84,7 +84,7 @@ def _updated(name: str, replicas: int) -> Figures:
                 args["models"].append({**model, "name": "another"})
                 update("model")
 
-        questions = Questions(marked, name, DEADLINE_S)
+        questions = questions_of(marked, name, DEADLINE_S)
         load = fault_under_load(target, questions, inject, min_requests=MIN_REQUESTS)
         figures = asyncio.run(load)
     slowest = figures["waits"]["max_s"]
@@ -115,7 +115,7 @@ def _await_update(before: set[int]) -> None:
 
 async def _from_zero(target: Target) -> Figures:
     tally = Tally()
-    questions = Questions(marked, "zero", DEADLINE_S)
+    questions = questions_of(marked, "zero", DEADLINE_S)
     idle: list[float | None] = []
     first: dict[str, float] = {}
 
@@ -164,7 +164,7 @@ def _node_lost() -> Figures:
 
         load = fault_under_load(
             target,
-            Questions(marked, "node", DEADLINE_S),
+            questions_of(marked, "node", DEADLINE_S),
             lambda: cluster.remove_node(lost, allow_graceful=False),
             restored,
             min_requests=MIN_REQUESTS,

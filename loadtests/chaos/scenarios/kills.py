@@ -18,7 +18,7 @@ import psutil
 from deployments.local import free_port, serve_run
 from loadtests.chaos import processes
 from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.questions import Pair, Questions, marked
+from loadtests.chaos.questions import Pair, marked, questions_of
 from loadtests.chaos.report import Figures, recovers, with_bounds
 from loadtests.chaos.target import Target, first_model
 from loadtests.cluster import await_ready, config, local_cluster
@@ -110,7 +110,7 @@ async def _measured(
             return controller not in now
         return proxy not in now if name == "proxy_killed" else bool(model["pid"] != before)
 
-    questions = Questions(lambda rng: rng.choice(pool), name, DEADLINE_S)
+    questions = questions_of(lambda rng: rng.choice(pool), name, DEADLINE_S)
     figures = await fault_under_load(target, questions, inject, restored, min_requests=330)
     replica_goes = name in (*_REPLICA_GOES, _UPDATED)
     orphans = [p.pid for p in family if replica_goes and p.is_running()]

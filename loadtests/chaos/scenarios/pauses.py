@@ -16,7 +16,7 @@ import psutil
 
 from loadtests.chaos import processes
 from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.questions import Pair, Questions, marked
+from loadtests.chaos.questions import Pair, marked, questions_of
 from loadtests.chaos.report import Figures, recovers, with_bounds
 from loadtests.chaos.target import deploy_rule, first_model
 from loadtests.cluster import local_cluster
@@ -52,7 +52,7 @@ def run(chosen: Sequence[str]) -> Iterator[tuple[str, Figures]]:
                     time.sleep(PAUSE_S)
                     process.resume()
 
-                questions = Questions(marked, name, DEADLINE_S)
+                questions = questions_of(marked, name, DEADLINE_S)
                 figures = asyncio.run(fault_under_load(target, questions, pause, min_requests=500))
                 yield name, with_bounds(figures, recovers(figures, RECOVERED_S))
     if _STOPPED in chosen:
@@ -72,7 +72,7 @@ def _stopped(address: str) -> Figures:
         processes.suspend(before[0])
 
     before: list[int] = []
-    questions = Questions(_formula, _STOPPED, DEADLINE_S)
+    questions = questions_of(_formula, _STOPPED, DEADLINE_S)
     load = fault_under_load(
         target, questions, inject, lambda: [child()] != before, min_requests=400, callers=4
     )

@@ -17,7 +17,7 @@ import httpx
 
 from loadtests.chaos.load import Tally, closed_loop, open_loop, quantiles
 from loadtests.chaos.processes import memory_mib
-from loadtests.chaos.questions import Questions, prose
+from loadtests.chaos.questions import prose, questions_of
 from loadtests.chaos.report import Figures, all_right, with_bounds
 from loadtests.chaos.target import (
     Target,
@@ -77,7 +77,7 @@ async def injected(target: Target, asked: int) -> Figures:
     clients = shared_clients(target, max_batch=16)  # an item without an answer delays its batch
 
     async def half(way: str) -> None:
-        questions = Questions(prose, f"faults-{way}", FAULTS_DEADLINE_S, MODES)
+        questions = questions_of(prose, f"faults-{way}", FAULTS_DEADLINE_S, MODES)
         ways = {way: ask_functions(clients)[way]}
         few = itertools.islice(questions, asked // len(clients))
         await closed_loop(tally, ways, few, FAULTS_CALLERS, lambda: False)
@@ -133,7 +133,7 @@ async def measured_capacity(target: Target, seconds: float) -> float:
     """Right answers per second with more callers than slots."""
     tally = Tally()
     ends = time.monotonic() + seconds
-    questions = Questions(prose, "capacity", 60.0)
+    questions = questions_of(prose, "capacity", 60.0)
     ways = ask_functions(bare_clients(target))
     await closed_loop(tally, ways, questions, _CALLERS, lambda: time.monotonic() > ends)
     times = sorted(record.ended_s for record in tally.records if record.outcome == "right")
@@ -146,34 +146,20 @@ async def arriving(
 ) -> dict[str, Any]:
     """Send twice the nominal capacity, ``together`` questions a call."""
     tally = Tally()
-    questions = Questions(prose, f"twice-{together}", OVERLOAD_DEADLINE_S)
+    questions = questions_of(prose, f"twice-{together}", OVERLOAD_DEADLINE_S)
     began = time.monotonic()
     ways = ask_functions(bare_clients(target))
     await open_loop(tally, ways, questions, 2 * NOMINAL_PER_S, seconds, together)
-    within_deadline = [
-        record
-        for record in tally.records
-        if record.outcome == "right" and record.ended_s < began + seconds
-    ]
-    admitted = [
-        record.ended_s - record.asked_s
-        for record in tally.records
-        if record.outcome == "right" or record.why == "timeout"
-    ]
-    per_s = len(within_deadline) / seconds
+    ends = began + seconds
+    in_time = sum(record.outcome == "right" and record.ended_s < ends for record in tally.records)
+    per_s = in_time / seconds
     return {
         **tally.figures(),
         "asked_per_s": round(tally.asked / seconds, 1),
         "right_per_s": round(per_s, 2),
         "goodput": round(per_s / capacity, 3),
-        "admitted": quantiles(admitted),
-        "refused": quantiles(
-            [
-                record.ended_s - record.asked_s
-                for record in tally.records
-                if record.why == "overloaded"
-            ]
-        ),
+        "admitted": quantiles(tally.latencies_s("right", "timeout")),
+        "refused": quantiles(tally.latencies_s("overloaded")),
         "deadline_s": OVERLOAD_DEADLINE_S,
     }
 
@@ -207,7 +193,7 @@ async def _disconnects(target: Target) -> Figures:
 
 async def _others(target: Target, run: str) -> Tally:
     tally = Tally()
-    questions = Questions(prose, run, HANG_UP_DEADLINE_S)
+    questions = questions_of(prose, run, HANG_UP_DEADLINE_S)
     await open_loop(tally, ask_functions(bare_clients(target)), questions, OTHERS_PER_S, PHASE_S)
     return tally
 
@@ -215,7 +201,7 @@ async def _others(target: Target, run: str) -> Tally:
 async def _hangs_up(client: httpx.AsyncClient, at_s: float) -> bool:
     """Send a batch and hang up; whether that was before the answer."""
     await asyncio.sleep(at_s)
-    questions = Questions(prose, "hangs-up", HANG_UP_DEADLINE_S)
+    questions = questions_of(prose, "hangs-up", HANG_UP_DEADLINE_S)
     body = {"requests": [next(questions).body for _ in range(ITEMS)]}
     try:
         await client.post("/v1/score/batch", json=body, timeout=_HANG_UP_AFTER_S)

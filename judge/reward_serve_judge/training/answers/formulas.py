@@ -173,17 +173,12 @@ def _term(atom: Atom, coefficient: Fraction, tex: bool, style: str) -> str:
         if bottom == 1:
             return f"{sign}{top}"
         return rf"{sign}\frac{{{top}}}{{{bottom}}}" if tex else f"{sign}{top}/{bottom}"
-    product = text if top == 1 else top_times(top, text, tex, style)
+    # 2x, 2*x or 2*sin(x).
+    times = "*" if not tex and (style == "**" or re.match("[a-z]{2}", text)) else ""
+    product = text if top == 1 else f"{top}{times}{text}"
     if bottom == 1:
         return sign + product
     return rf"{sign}\frac{{{product}}}{{{bottom}}}" if tex else f"{sign}{product}/{bottom}"
-
-
-def top_times(top: int, text: str, tex: bool, style: str) -> str:
-    """The product of an integer and an atom: 2x, 2*x or 2 sin(x)."""
-    if style == "**" and not tex:
-        return f"{top}*{text}"
-    return f"{top}{'' if tex or not re.match('[a-z]{2}', text) else '*'}{text}"
 
 
 def _atom(atom: Atom, tex: bool, style: str) -> str:

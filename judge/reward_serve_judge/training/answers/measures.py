@@ -13,75 +13,12 @@ from typing_extensions import override
 
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.numerals import decimal, spelled
+from reward_serve_judge.training.texts import KINDS, UNITS
 
-_UNITS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "time": (
-        ("seconds", "s", "sec", "secs"),
-        ("minutes", "min", "mins"),
-        ("hours", "h", "hr", "hrs"),
-        ("days", "d"),
-        ("weeks",),
-        ("years", "yr", "yrs"),
-    ),
-    "length": (
-        ("millimeters", "mm", "millimetres"),
-        ("centimeters", "cm", "centimetres"),
-        ("meters", "m", "metres"),
-        ("kilometers", "km", "kilometres"),
-        ("inches", "in", "in."),
-        ("feet", "ft", "ft."),
-        ("miles", "mi"),
-    ),
-    "mass": (
-        ("grams", "g"),
-        ("kilograms", "kg", "kilos"),
-        ("pounds", "lb", "lbs"),
-        ("ounces", "oz"),
-        ("tons", "t"),
-    ),
-    "temperature": (
-        ("°C", "degrees Celsius", "C", "degrees C"),
-        ("°F", "degrees Fahrenheit", "F", "degrees F"),
-        ("K", "kelvin", "Kelvin"),
-    ),
-    "volume": (
-        ("liters", "L", "litres"),
-        ("milliliters", "mL", "ml"),
-        ("gallons", "gal"),
-        ("cups",),
-    ),
-    "area": (
-        ("square meters", "m^2", "m²", "sq m"),
-        ("square centimeters", "cm^2", "cm²", "sq cm"),
-        ("square feet", "ft^2", "sq ft"),
-        ("cubic meters", "m^3", "m³"),
-        ("acres",),
-    ),
-    "speed": (
-        ("km/h", "kilometers per hour", "kph"),
-        ("mph", "miles per hour"),
-        ("m/s", "meters per second"),
-    ),
-    "money": (
-        ("dollars", "USD"),
-        ("euros", "EUR", "€"),
-        ("cents", "¢"),
-        ("pounds sterling", "GBP"),
-    ),
-}
 _MINUTES = (Fraction(1, 60), 1, 60, 1440, 10_080, 525_600)
 """Of each unit of time."""
 _TIMES_1000 = {"length": ((0, 2), (2, 3)), "mass": ((0, 1),), "volume": ((1, 0),)}
 """Pairs of units of which the second is a thousand of the first."""
-_RESTATED = (
-    "{} ({})",
-    "{} ({})",
-    "{}, i.e. {}",
-    "{}, which is {}",
-    "{} = {}",
-    "{}, or {}",
-    "{} or {}",
-)
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
@@ -102,13 +39,13 @@ class Quantity(Answer):
     @classmethod
     def invented(cls, rng: Random) -> Quantity:
         """A random quantity."""
-        group = rng.choice(list(_UNITS))
+        group = rng.choice(list(UNITS))
         number = Fraction(rng.randint(1, 400), rng.choice((1, 1, 1, 1, 2, 10)))
-        return cls(number, group, rng.randrange(len(_UNITS[group])))
+        return cls(number, group, rng.randrange(len(UNITS[group])))
 
     @override
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
-        number, unit = self._number(), rng.choice(_UNITS[self.group][self.unit])
+        number, unit = self._number(), rng.choice(UNITS[self.group][self.unit])
         if not tex and rng.random() < 0.12 and (text := self.restated(rng)):
             return text
         if tex:
@@ -123,7 +60,7 @@ class Quantity(Answer):
 
     @override
     def reference(self, rng: Random) -> str:
-        return f"{self._number()} {rng.choice(_UNITS[self.group][self.unit][:2])}"
+        return f"{self._number()} {rng.choice(UNITS[self.group][self.unit][:2])}"
 
     def _number(self) -> str:
         return decimal(self.number) or str(self.number)
@@ -136,10 +73,10 @@ class Quantity(Answer):
             others = [form for form in forms if not form.startswith(text.split()[0] + " ")]
         elif other := self._converted(rng):
             others = [other._short(rng)]
-        return rng.choice(_RESTATED).format(text, rng.choice(others)) if others else None
+        return rng.choice(KINDS["restated"]).format(text, rng.choice(others)) if others else None
 
     def _short(self, rng: Random) -> str:
-        return f"{self._number()} {rng.choice(_UNITS[self.group][self.unit])}"
+        return f"{self._number()} {rng.choice(UNITS[self.group][self.unit])}"
 
     def _converted(self, rng: Random) -> Quantity | None:
         """The same amount in a unit a thousand times as large or small, if there is one."""
@@ -157,7 +94,7 @@ class Quantity(Answer):
             number = rng.choice(
                 (number + 1, number - 1, number * 10, number / 10, number * 2, -number)
             )
-        unit = self.unit if chance < 0.35 else rng.randrange(len(_UNITS[self.group]))
+        unit = self.unit if chance < 0.35 else rng.randrange(len(UNITS[self.group]))
         return Quantity(number, self.group, unit)
 
 
@@ -305,13 +242,13 @@ class Duration(Answer):
     def written(self, rng: Random, *, tex: bool = False, lang: str = "en") -> str:
         forms = [*self.forms(rng)]
         if not tex and len(forms) > 1 and rng.random() < 0.25:
-            return rng.choice(_RESTATED).format(*rng.sample(forms, 2))
+            return rng.choice(KINDS["restated"]).format(*rng.sample(forms, 2))
         text = rng.choice(forms)
         return rf"\text{{{text}}}" if tex else text
 
     def forms(self, rng: Random) -> Iterator[str]:
         """In minutes, hours and minutes, hours, seconds or days; each as far as it is natural."""
-        seconds, minutes, hours = (rng.choice(_UNITS["time"][at]) for at in range(3))
+        seconds, minutes, hours = (rng.choice(UNITS["time"][at]) for at in range(3))
         spread = [*divmod(int(self.minutes), 60)]
         if self.minutes.denominator != 1 or self.minutes < 1:
             if text := decimal(self.minutes * 60):

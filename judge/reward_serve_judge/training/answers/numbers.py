@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -87,39 +87,37 @@ def lookalikes(text: str) -> list[Number]:
     return [Number(Fraction(run)) for run in _RUN.findall(text) if len(run) < 12]
 
 
+def _round(rng: Random) -> Fraction:
+    return Fraction(rng.randint(1, 99) * 10 ** rng.randint(2, 6))
+
+
+def _large(rng: Random) -> Fraction:
+    return Fraction(rng.randint(1_000, 10 ** rng.randint(4, 8)))
+
+
+def _fraction(rng: Random) -> Fraction:
+    return Fraction(rng.randint(1, 12), rng.randint(2, 12))
+
+
+_RARE: tuple[Callable[[Random], Fraction], ...] = (
+    lambda rng: Fraction(rng.randint(0, 9)),
+    lambda rng: Fraction(rng.randint(10, 99)),
+    lambda rng: Fraction(rng.choice((*range(11, 20), 20, 30, 40, 50, 60, 70, 80, 90))),
+    lambda rng: Fraction(rng.randint(100, 999)),
+    *(_large, _large, _round, _round),
+    lambda rng: rng.randint(1, 300) + Fraction(rng.choice((5, 25, 50, 75, 99)), 100),
+    lambda rng: Fraction(rng.randint(1, 999), rng.choice((10, 10, 100, 4, 8))),
+    *(_fraction, _fraction),
+    lambda rng: rng.randint(0, 30) + Fraction(rng.choice((1, 1, 1, 3, 2)), rng.choice((2, 4))),
+    lambda rng: -Fraction(rng.randint(1, 400), rng.choice((1, 1, 1, 2))),
+    lambda rng: Fraction(rng.randint(1, 200)),  # a percentage
+)
+
+
 def invented(rng: Random) -> Number:
     """A random value, of a kind that is rare among GSM8K's answers."""
-    kind = rng.choice(
-        ("digit", "small", "teen", "hundreds", "large", "large", "round", "round", "cents",
-         "decimal", "fraction", "fraction", "part", "negative", "percent")
-    )  # fmt: skip
-    if kind == "digit":
-        return Number(Fraction(rng.randint(0, 9)))
-    if kind == "small":
-        return Number(Fraction(rng.randint(10, 99)))
-    if kind == "teen":
-        return Number(Fraction(rng.choice((*range(11, 20), 20, 30, 40, 50, 60, 70, 80, 90))))
-    if kind == "hundreds":
-        return Number(Fraction(rng.randint(100, 999)))
-    if kind == "large":
-        return Number(Fraction(rng.randint(1_000, 10 ** rng.randint(4, 8))))
-    if kind == "round":
-        return Number(Fraction(rng.randint(1, 99) * 10 ** rng.randint(2, 6)))
-    if kind == "cents":
-        return Number(
-            Fraction(rng.randint(1, 300)) + Fraction(rng.choice((5, 25, 50, 75, 99)), 100)
-        )
-    if kind == "decimal":
-        return Number(Fraction(rng.randint(1, 999), rng.choice((10, 10, 100, 4, 8))))
-    if kind == "fraction":
-        return Number(Fraction(rng.randint(1, 12), rng.randint(2, 12)))
-    if kind == "part":
-        return Number(
-            rng.randint(0, 30) + Fraction(rng.choice((1, 1, 1, 3, 2)), rng.choice((2, 4)))
-        )
-    if kind == "negative":
-        return Number(-Fraction(rng.randint(1, 400), rng.choice((1, 1, 1, 2))))
-    return Number(Fraction(rng.randint(1, 200)), percent=True)
+    kind = rng.randrange(len(_RARE))
+    return Number(_RARE[kind](rng), percent=kind == len(_RARE) - 1)
 
 
 def _miss(value: Number, rng: Random, others: Sequence[Answer]) -> Number | None:

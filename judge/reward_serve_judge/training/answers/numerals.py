@@ -7,27 +7,9 @@ from random import Random
 
 from num2words import num2words
 
-from reward_serve_judge.training.texts import TEXTS
+from reward_serve_judge.training.texts import PARTS, SIGNS, TEXTS
 
 _SPELT = frozenset(["en", "es", "de", "fr", "pt", "it", "nl"])
-_PARTS = {
-    Fraction(1, 2): "one half",
-    Fraction(1, 4): "one quarter",
-    Fraction(3, 4): "three quarters",
-    Fraction(1, 3): "one third",
-    Fraction(2, 3): "two thirds",
-    Fraction(1, 5): "one fifth",
-    Fraction(2, 5): "two fifths",
-    Fraction(3, 5): "three fifths",
-    Fraction(1, 8): "one eighth",
-}
-_SIGNS = {
-    Fraction(1, 2): "½",
-    Fraction(1, 4): "¼",
-    Fraction(3, 4): "¾",
-    Fraction(1, 3): "⅓",
-    Fraction(2, 3): "⅔",
-}
 
 
 def decimal(number: Fraction) -> str | None:
@@ -56,7 +38,7 @@ def spelled(number: Fraction, lang: str = "en") -> str | None:
     if lang != "en":
         return None
     whole, part = divmod(number, 1)
-    if number > 0 and whole < 200 and (words := _PARTS.get(part)):
+    if number > 0 and whole < 200 and (words := PARTS.get(part)):
         if not whole:
             return words
         return f"{num2words(int(whole))} and {words.replace('one half', 'a half')}"
@@ -184,7 +166,7 @@ def _fraction(number: Fraction, rng: Random, tex: bool) -> str:
     elif whole and not sign:
         forms += [f"{whole} {rest}/{bottom}"] * 2 + [f"{whole} and {rest}/{bottom}"]
     if not tex and not sign:
-        if sign_of_part := _SIGNS.get(Fraction(rest, bottom)):
+        if sign_of_part := SIGNS.get(Fraction(rest, bottom)):
             forms.append(f"{whole or ''}{sign_of_part}")
         if words := spelled(number):
             forms += [words, words.capitalize(), f"{words} {rng.choice(TEXTS['units'])}"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 from typing import Any, ClassVar
 
@@ -17,40 +18,12 @@ from typing_extensions import override
 
 from reward_serve_judge.training.answers.base import Answer
 from reward_serve_judge.training.answers.words import misspelt, text_in
+from reward_serve_judge.training.texts import loaded
 
-TRAINED: tuple[str, ...] = (
-    # yes or no, states
-    "course_schedule", "ransom_note", "game_of_life_halting", "acre", "circuit_logic",
-    # words
-    "bf", "color_cube_rotation", "needle_haystack", "string_insertion", "tsumego",
-    "palindrome_generation",
-    # several words
-    "ab", "caesar_cipher", "emoji_mystery", "letter_jumble", "word_sorting", "shortest_path",
-    "path_star",
-    # lists
-    "number_filtering", "list_functions", "string_synthesis", "pool_matrix", "manipulate_matrix",
-    "prime_factorization", "polynomial_equations",
-    # formulas, times, numbers
-    "intermediate_integration", "polynomial_multiplication", "fraction_simplification", "dice",
-    "base_conversion", "bitwise_arithmetic", "countdown", "power_function", "decimal_arithmetic",
-    "number_format", "gcd", "leg_counting", "basic_arithmetic", "products", "simple_geometry",
-)  # fmt: skip
-HELD_OUT: dict[str, tuple[str, ...]] = {
-    "yes or no": ("isomorphic_strings", "syllogism"),
-    "words": (
-        "family_relationships", "string_manipulation", "mahjong_puzzle", "spell_backward",
-        "calendar_arithmetic",
-    ),
-    "several words": (
-        "sentence_reordering", "word_sequence_reversal", "knights_knaves", "quantum_lock",
-    ),
-    "lists": ("number_sorting", "spiral_matrix", "string_splitting", "cryptarithm"),
-    "formulas": (
-        "complex_arithmetic", "simple_integration", "advanced_geometry", "time_intervals",
-    ),
-    "numbers": ("lcm", "decimal_chain_sum"),
-}  # fmt: skip
-"""By kind, a third of the tasks: never used for training, to measure the error on unseen kinds."""
+_TASKS = loaded("tasks.yaml")
+TRAINED: list[str] = [*chain(*_TASKS["trained"].values())]
+HELD_OUT: dict[str, list[str]] = _TASKS["held_out"]
+"""By kind: never used for training."""
 
 _RIGHT, _WRONG = 0.99, 0.5
 _LONGEST = 70  # characters of an answer; the judge sees 96 tokens of a response

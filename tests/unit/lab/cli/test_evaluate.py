@@ -189,8 +189,7 @@ Arguments = Callable[[Path], list[object]]
             lambda f: ["--results", f / "r", "--template", "a", "--template", "b"],
             "a single template and mode",
         ),
-        (lambda f: ["--pairs", "--stability"], "--pairs takes no --mode"),
-        (lambda f: ["--pairs"], "line 1: responses: Field required"),
+        (lambda f: ["--pairs"], "is a command of its own: reward-serve pairs FILE"),
         (lambda f: [written(f, '{"response": "18"}', "{")][1:], "no row is labelled"),
     ],
 )
@@ -240,10 +239,16 @@ def test_rows_with_labelled_criteria_are_measured_by_criterion(
     assert "50.0% (15.0 to 85.0)" in invoke("eval", file, "--plot", tmp_path / "plot.png").stdout
 
 
+def test_rows_that_are_not_pairs_are_refused(rows: Path) -> None:
+    result = invoke("pairs", rows)
+    assert result.exit_code == 2, result.output
+    assert "line 1: responses: Field required" in result.stderr
+
+
 def test_pairs_are_compared_over_http(service: FakeService, tmp_path: Path) -> None:
     pair = {"question": "?", "responses": ["a", "aa"]}
     file = written(tmp_path, *({**pair, "preferred": n} for n in (1, 1, 0)))
-    report = reported("eval", "--pairs", file, "--url", service.url, folder=tmp_path)
+    report = reported("pairs", file, "--url", service.url, folder=tmp_path)
     assert (report["n"], report["accuracy"], report["unscored"]) == (3, 2 / 3, 0)
     asked = [call.body for call in service.calls]
     assert all(item["strategy"] == "all_pairs" and "preferred" not in item for item in asked)

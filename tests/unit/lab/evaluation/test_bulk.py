@@ -11,7 +11,6 @@ from rich.console import Console
 
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import Row, read_rows, score_rows
-from reward_serve_lab.evaluation.report import response_of
 from reward_serve_lab.evaluation.tables import summary_table
 from tests.unit.lab.fakes import failed, judged, run_of, written
 
@@ -57,7 +56,7 @@ def test_a_row_is_its_request_its_labels_and_its_line(tmp_path: Path) -> None:
         Row(5, {"messages": TURNS, "tools": [], "turns": True}, False),
     ]
     assert [row.name for row in read_rows(file)] == ["7", "line 3", "line 4", "line 5"]
-    assert [*map(response_of, read_rows(file))] == ["#### 18", "a", "", "It is 18."]
+    assert [row.response for row in read_rows(file)] == ["#### 18", "a", "", "It is 18."]
 
 
 @pytest.mark.parametrize(

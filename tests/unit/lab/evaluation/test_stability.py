@@ -11,8 +11,8 @@ from reward_serve_lab.evaluation.stability import compared, flips, read_results
 from tests.unit.lab.fakes import failed, judged, row
 
 
-def differences(*runs: list[ScoreResult], margin: float = 0.02) -> dict[str, Any]:
-    return flips([row(n, id=f"r{n}") for n in range(1, len(runs[0]) + 1)], runs, margin)
+def differences(*runs: list[ScoreResult]) -> dict[str, Any]:
+    return flips([row(n, id=f"r{n}") for n in range(1, len(runs[0]) + 1)], runs)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_a_row_is_matched_by_its_line_and_where_both_have_one_its_id(
 ) -> None:
     before = Run([row(earlier[0], id=earlier[1])], [judged(0.9)])
     after = Run([row(now[0], id=now[1])], [judged(0.9)])
-    comparison = compared(after, read_results(written(tmp_path, before)), 0)
+    comparison = compared(after, read_results(written(tmp_path, before)))
     assert (comparison["unmatched"], comparison["rows"]) == (unmatched, 1 - unmatched)
