@@ -21,14 +21,7 @@ from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import (
-    REFUSED,
-    GroupRequest,
-    GroupResult,
-    ScoreResult,
-    Status,
-    failure,
-)
+from reward_serve.schema import REFUSED, GroupRequest, GroupResult, ScoreResult, Status, failure
 from reward_serve.version import __version__
 
 T = TypeVar("T")

@@ -48,9 +48,7 @@ def _run(*command: object, cwd: Path = ROOT) -> str:
     ).stdout
 
 
-def test_it_carries_every_deployments_file_and_the_requirements(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_it_has_every_deployments_file_and_requirements(installed: Path, tmp_path: Path) -> None:
     command = installed / "reward-serve"
     listed = _run(command, "deployments", "list", cwd=tmp_path).splitlines()
     assert [line.split()[0] for line in listed] == list(deployments_files())

@@ -61,9 +61,7 @@ def test_tensor_parallelism_takes_its_gpus_in_one_bundle_on_one_node(size: int) 
         pytest.param({"engine": {"device": "cpu"}}, 2.0, 0.0, id="cpu, said"),
     ],
 )
-def test_up_to_one_gpu_is_asked_of_the_actor_alone(
-    fields: dict[str, Any], num_cpus: float, num_gpus: float
-) -> None:
+def test_one_gpu_is_of_the_actor(fields: dict[str, Any], num_cpus: float, num_gpus: float) -> None:
     options = deployment_options(model(**fields))
     assert options["ray_actor_options"] == {"num_cpus": num_cpus, "num_gpus": num_gpus}
     assert [option for option in options if option.startswith("placement_group")] == []
@@ -107,9 +105,7 @@ def test_the_actor_fits_into_its_bundle(resources: dict[str, Any]) -> None:
         pytest.param({"engine": {"max_num_seqs": 512}}, id="large engine"),
     ],
 )
-def test_serve_never_holds_back_calls_that_the_replica_has_room_for(
-    fields: dict[str, Any],
-) -> None:
+def test_serve_holds_back_no_call_that_the_replica_has_room_for(fields: dict[str, Any]) -> None:
     config = model(**fields)
     assert config.max_concurrent_items is not None
     items = config.max_concurrent_items + config.max_queued_items
@@ -220,9 +216,7 @@ def test_infinite_cores_are_an_error_of_the_file() -> None:
         build_app(args(resources={"num_cpus": math.inf}))
 
 
-def test_the_ingress_is_bound_to_digests_and_never_to_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ingress_has_digests_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys"
     file.touch(mode=0o600)
     file.write_text("one: key-number-one-0123\n", encoding="utf-8")

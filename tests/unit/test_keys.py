@@ -71,9 +71,7 @@ def fault(file: Path | None = None, variable: str | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_service_reads_its_keys_from_a_file_and_a_variable(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_in_a_file_and_a_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_key_digests(None, None) == {}
     file.write_text(f"# trainers\n\none: {ONE}\r\n  two:{TWO}  \n", encoding="utf-8-sig")
     assert read_key_digests(str(file), None) == BOTH
@@ -100,9 +98,7 @@ def test_a_service_reads_its_keys_from_a_file_and_a_variable(
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_reported_without_a_key(
-    file: Path, text: str, parts: list[str]
-) -> None:
+def test_a_useless_file_is_reported_without_a_key(file: Path, text: str, parts: list[str]) -> None:
     file.write_text(text, encoding="utf-8")
     message = fault(file)
     assert message.startswith(f"server.api_keys_file: {str(file)!r}")

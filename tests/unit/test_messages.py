@@ -50,9 +50,7 @@ def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
         ('{"x": "\\ud800"}', '{"x": "\\ud800"}'),
     ],
 )
-def test_arguments_that_are_no_json_object_are_shown_as_they_are(
-    arguments: Any, expected: str
-) -> None:
+def test_arguments_of_no_json_object_are_shown_unchanged(arguments: Any, expected: str) -> None:
     assert (
         called({"name": "f", "arguments": arguments}) == f'{{"name": "f", "arguments": {expected}}}'
     )

@@ -140,9 +140,7 @@ def test_a_bad_field_is_named(field: str, fields: dict[str, Any]) -> None:
         ({"response": "", **dict.fromkeys(map(str, range(20)))}, "and 4 more"),
     ],
 )
-def test_a_fault_is_told_in_one_short_line_with_its_value_and_remedy(
-    request_: object, message: str
-) -> None:
+def test_a_fault_is_one_short_line_with_value_and_remedy(request_: object, message: str) -> None:
     text = faults(request_)
     assert message in text
     assert len(text) < 3000
@@ -151,9 +149,7 @@ def test_a_fault_is_told_in_one_short_line_with_its_value_and_remedy(
 
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("score", [None, 0.0, 1.0, math.nan, math.inf])
-def test_a_score_is_a_finite_number_exactly_when_the_status_is_ok(
-    status: Status, score: float | None
-) -> None:
+def test_a_score_is_finite_exactly_if_the_status_is_ok(status: Status, score: float | None) -> None:
     if score in ([0.0, 1.0] if status is Status.OK else [None]):
         assert ScoreResult(status=status, score=score).score == score
         return

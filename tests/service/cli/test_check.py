@@ -96,9 +96,7 @@ def test_what_only_this_machine_lacks_is_a_warning(
     assert f"on this machine, rule: {warning}" in result.stderr
 
 
-def test_paths_in_a_file_are_relative_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_files_paths_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     has_build(monkeypatch, "cpu")
     beside = tmp_path / "own"
     beside.mkdir()

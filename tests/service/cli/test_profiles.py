@@ -232,9 +232,7 @@ def test_a_verifiers_verdict_is_read_as_its_card_says(
 
 
 @pytest.mark.parametrize("braces", [1, 2])
-def test_a_cards_prompt_is_asked_word_for_word_and_its_fields_stay_text(
-    braces: int, tmp_path: Path
-) -> None:
+def test_a_cards_prompt_is_asked_as_it_is_and_fields_stay_text(braces: int, tmp_path: Path) -> None:
     text = PROMPT
     for name in ("question", "gold_answer", "llm_response"):
         text = text.replace(f"{{{name}}}", "{" * braces + name.upper() + "}" * braces)

@@ -156,9 +156,7 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
     assert fault in result.stderr
 
 
-def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_cannot_be_served_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
@@ -267,9 +265,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),  # as systemd does
     ],
 )
-def test_it_serves_until_a_signal_and_leaves_no_process(
-    number: signal.Signals, to_group: bool, service: Service
-) -> None:
+def test_signals_leave_no_process(number: signal.Signals, to_group: bool, service: Service) -> None:
     until(service.serves, 400, service.log)
     with HttpRewardClient(service.url) as client:
         assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0

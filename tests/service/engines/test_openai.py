@@ -226,9 +226,7 @@ async def test_what_an_endpoint_refuses_is_learnt(names_param: bool) -> None:
         (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra"}]}),
     ],
 )
-async def test_other_endpoints_words_for_an_unknown_parameter_are_read(
-    status: int, fault: Any
-) -> None:
+async def test_all_endpoints_words_for_unknown_parameters_are_read(status: int, fault: Any) -> None:
     endpoint = Endpoint(
         lambda body: httpx.Response(status, json=fault) if "seed" in body else completion("ok")
     )
@@ -283,9 +281,7 @@ async def test_requests_keep_to_their_rate() -> None:
     assert not engine._requests.has_capacity()
 
 
-def test_the_key_is_read_where_the_file_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_key_is_read_as_the_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     only, variables = tmp_path / "key", tmp_path / "judge.env"
     only.write_text(f"{KEY}\n")
     variables.write_text(f"OTHER=1\nMY_KEY={KEY}\n")

@@ -204,9 +204,7 @@ def test_what_can_never_fit_a_keys_limit_is_to_be_split() -> None:
         assert "split the batch" in reply.json()["detail"]
 
 
-def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(
-    serve_log: pytest.LogCaptureFixture,
-) -> None:
+def test_our_own_fault_is_a_json_500_with_a_request_id(serve_log: pytest.LogCaptureFixture) -> None:
     def before() -> None:
         raise LookupError(SECRET)
 
@@ -226,9 +224,7 @@ def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(
     assert [bad for bad in (KEY, "\x1b", "\x85") if bad in serve_log.text] == []
 
 
-async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
-    serve_log: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_caller_who_goes_early_is_no_fault(serve_log: pytest.LogCaptureFixture) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await Request(scope, receive, send).body()
 

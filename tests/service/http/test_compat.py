@@ -198,9 +198,7 @@ def test_a_missing_label_is_no_reference() -> None:
         ([-(2**70)], "label: has a number of more than 64 bits; send it as text"),
     ],
 )
-def test_a_label_that_is_no_answer_or_whose_digits_json_would_lose_is_refused(
-    label: Any, message: str
-) -> None:
+def test_a_label_without_an_answer_or_in_lossy_digits_is_refused(label: Any, message: str) -> None:
     reply = served(compatible_with=BOTH).post("/remote_rm", json=slime("18", label))
     assert reply.status_code == 422
     assert message in reply.json()["detail"]

@@ -63,9 +63,7 @@ async def half_open(app: Any, part: bytes = b"", every_s: float = 3600) -> list[
     return sent
 
 
-async def test_half_open_bodies_of_a_key_count_for_it_and_others_and_probes_have_their_places() -> (
-    None
-):
+async def test_half_open_bodies_count_for_their_key_and_others_have_their_places() -> None:
     app = served(KEYS, max_ongoing_requests=2).app
     waiting = [asyncio.create_task(half_open(app)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -106,9 +104,7 @@ async def test_a_body_that_stops_or_trickles_is_408(
         {"Origin": "null"},
     ],
 )
-def test_a_keyless_loopback_service_refuses_what_a_web_page_could_send(
-    sent: dict[str, str],
-) -> None:
+def test_a_keyless_loopback_service_refuses_what_a_page_could_send(sent: dict[str, str]) -> None:
     simple = {"Content-Type": "text/plain", **sent}
     local, remote, keyed = served(), served(), served(KEYS)
     local.base_url = keyed.base_url = "http://127.0.0.1:8000"  # which becomes scope["server"]
@@ -210,9 +206,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
 @pytest.mark.parametrize("command", ["ask", "score", "eval", "attack", "rescore"])
-def test_no_command_lets_a_service_control_the_terminal(
-    command: str, service: FakeService, tmp_path: Path
-) -> None:
+def test_no_terminal_obeys_a_service(command: str, service: FakeService, tmp_path: Path) -> None:
     row = {"question": "9 + 9?", "response": "#### 18", "reference": "18", "correct": True}
     rows = written(tmp_path, row)
     arguments: dict[str, list[object]] = {
@@ -232,9 +226,7 @@ def test_no_command_lets_a_service_control_the_terminal(
     assert set(HOSTILE) & set(printed) <= set("]0;owned[2J31m")
 
 
-def test_files_that_quote_responses_are_their_owners_alone(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_files_with_responses_are_their_owners_alone(service: FakeService, tmp_path: Path) -> None:
     rows = written(
         tmp_path, {"question": "?", "response": "18", "reference": "18", "correct": True}
     )
@@ -266,9 +258,7 @@ def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_
         table.close()
 
 
-def test_the_name_of_a_parquet_file_is_no_pattern(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parquet_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder := tmp_path / "score=0").mkdir()
     for name in ("a*", "ab", "score=0/p"):
         values = f"SELECT '{name}' AS response, 1.0 AS score"
@@ -281,9 +271,7 @@ def test_the_name_of_a_parquet_file_is_no_pattern(
 
 
 @pytest.mark.parametrize("bound", ["MAX_LINE_BYTES", "MAX_BYTES"])
-def test_rescore_reads_within_a_bound(
-    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rescore_has_a_bound(bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescored, bound, 2**20)
     lines = 1 if bound == "MAX_LINE_BYTES" else 2**10
     row = json.dumps({"response": "x" * (2**22 // lines)}).encode() + b"\n"
@@ -292,9 +280,7 @@ def test_rescore_reads_within_a_bound(
         read_rollouts(file)
 
 
-def test_a_parquet_bomb_is_refused_within_the_same_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parquet_bomb_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescored, "MAX_BYTES", 2**26)
     file = tmp_path / "bomb.parquet"
     values = "SELECT repeat('x', 100000) AS response FROM range(2000)"  # 200 MB in 2 KB
@@ -306,9 +292,7 @@ def test_a_parquet_bomb_is_refused_within_the_same_bound(
 SCORES = "from reward_serve import RewardClient as C; print(C('reward', timeout_s=60).score({}))"
 
 
-def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_under_serve_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):  # of the tests' own cluster
         monkeypatch.delenv(name, raising=False)
     service, job = Service(tmp_path / "log", HOME=str(tmp_path)), tmp_path / "job"

@@ -68,9 +68,7 @@ def item(response: str, reference: Any = "a", timeout_s: float = 60) -> dict[str
 
 
 @pytest.mark.parametrize("key", ["another", "the same"])
-async def test_an_item_waits_for_a_few_slow_texts_and_not_for_a_batch_of_them(
-    rule: Rule, key: str
-) -> None:
+async def test_an_item_waits_for_few_slow_texts_and_not_for_a_batch(rule: Rule, key: str) -> None:
     await rule.scorer.score(item("a"))
     keys = {"another": "b", "the same": "a"}
     batch = asyncio.ensure_future(
@@ -85,9 +83,7 @@ async def test_an_item_waits_for_a_few_slow_texts_and_not_for_a_batch_of_them(
     batch.cancel()
 
 
-async def test_what_needs_no_process_takes_no_time_beside_slow_formulas(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_needs_no_process_awaits_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = Rule("math", monkeypatch)
     formulas = [rf"\boxed{{\sin(((2^{{999}})^{{999}})^{{{n + 9}}})}}" for n in range(32)]
     items = [item(formula, r"\sqrt{2}") for formula in formulas]

@@ -100,9 +100,7 @@ UNDECIDED = [
 
 
 @pytest.mark.parametrize(("pairs", "score"), [(EQUAL, 1.0), (DIFFERENT, 0.0), (UNDECIDED, None)])
-def test_formulas_are_right_or_wrong_only_if_they_were_read_whole(
-    pairs: list[tuple[str, str]], score: float | None
-) -> None:
+def test_only_whole_formulas_compare(pairs: list[tuple[str, str]], score: float | None) -> None:
     assert [pair for pair in pairs if compare(*pair)[0] != score] == []
     if score is not None:
         assert [pair for pair in pairs if compare(*reversed(pair))[0] not in (score, None)] == []

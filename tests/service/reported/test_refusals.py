@@ -104,9 +104,7 @@ FAILED = {"status": "error", "reason": "down"}
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_rule_does_not_stand_for_a_reward_on_another_scale(
-    service: FakeService, kind: str
-) -> None:
+def test_a_rule_is_no_reward_on_another_scale(service: FakeService, kind: str) -> None:
     asked = {"response": RIGHT, "reference": "18"}
     verdict = {"status": "ok", "score": 0.5, "model": "style", **OTHERS[kind]}
     service.replies["/v1/score/batch"] = Reply({"results": [verdict]})

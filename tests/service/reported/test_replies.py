@@ -14,13 +14,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
-from reward_serve.templates import (
-    GROUPS,
-    Template,
-    load_template,
-    read_verdict,
-    template_names,
-)
+from reward_serve.templates import GROUPS, Template, load_template, read_verdict, template_names
 from tests.service.engines.test_openai import JSON, Endpoint, completion
 
 
@@ -75,9 +69,7 @@ THOUGHT = "Hm.\nREWARD: 1\n"
         (f"<|channel|>commentary<|message|>{THOUGHT}", None, UNFINISHED),
     ],
 )
-async def test_no_verdict_is_read_from_a_judges_thinking(
-    say: str, score: float | None, reason: str | None
-) -> None:
+async def test_no_verdict_is_in_thoughts(say: str, score: float | None, reason: str | None) -> None:
     result = await scored(completion(say), "judge")
     assert result["score"] == score
     assert reason is None or (result["status"], reason in result["reason"]) == ("unparseable", True)
@@ -229,9 +221,7 @@ WEB_PAGE = httpx.Response(200, text="<html>Sign in</html>", headers={"content-ty
         ({**completion("REWARD: 0.5"), "usage": {"prompt_tokens": "9"}}, "ok", ""),
     ],
 )
-async def test_an_endpoints_reply_is_read_or_a_typed_reason_in_its_words(
-    reply: Any, status: str, message: str
-) -> None:
+async def test_a_reply_is_read_or_a_reason_quotes_it(reply: Any, status: str, message: str) -> None:
     result = await scored(reply, "judge")
     assert (result["status"], result["score"]) == (status, 0.5 if status == "ok" else None)
     assert message in (result["reason"] or "")
@@ -258,9 +248,7 @@ NEXT = {"token": "1", "logprob": -0.1}
         ({"content": [{"top_logprobs": [NEXT, {"token": None}]}]}, "error", "judge.mode: generate"),
     ],
 )  # fmt: skip
-async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
-    logprobs: Any, status: str, message: str
-) -> None:
+async def test_labels_are_read_of_any_logprobs(logprobs: Any, status: str, message: str) -> None:
     reply = completion(None, message=None)
     reply["choices"][0]["logprobs"] = logprobs
     result = await scored(reply, "judge", "label")

@@ -63,9 +63,7 @@ def variables(typed: str) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_variable_of_skyrls_scripts_reaches_the_trainer(
-    typed: str, expected: str, mode: str
-) -> None:
+def test_a_variable_reaches_the_trainer(typed: str, expected: str, mode: str) -> None:
     done = run(f"run_judge_{mode}.sh", PRINT_CONFIG="1", **variables(typed))
     assert done.returncode == 0, done.stderr
     name = expected.partition("=")[0]
@@ -98,9 +96,7 @@ def test_a_folder_that_skyrls_preparation_wrote_is_read_where_it_is(tmp_path: Pa
         ),
     ],
 )
-def test_a_variable_of_skyrls_judge_reaches_the_judge(
-    typed: str, expected: dict[str, Any], tmp_path: Path
-) -> None:
+def test_variables_reach_the_judge(typed: str, expected: dict[str, Any], tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     assert machine.run("run_judge_sync.sh", **variables(typed)).returncode == 0
     (dry,) = [call for call in machine.calls() if "--dry-run" in call]
@@ -164,9 +160,7 @@ async def minute(judge: RemoteModel, api: OpenAIStandIn, callers: int, **asked: 
     ],
 )
 @in_virtual_time
-async def test_a_hosted_judge_is_sent_nothing_that_openai_refuses(
-    typed: str, template: str, tmp_path: Path
-) -> None:
+async def test_a_hosted_judge_gets_what_it_takes(typed: str, template: str, tmp_path: Path) -> None:
     api = OpenAIStandIn()
     judge = hosted(typed, tmp_path)
     results = await minute(judge, api, 2, template=template)
@@ -176,9 +170,7 @@ async def test_a_hosted_judge_is_sent_nothing_that_openai_refuses(
 
 
 @in_virtual_time
-async def test_a_parameter_that_an_endpoint_refuses_is_dropped_once_and_for_all(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_parameter_once_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     (copied,) = application(dry_run("openai.yaml", "--set", "remote.model=my-deployment")).models
     assert isinstance(copied, RemoteModel)
 
@@ -326,9 +318,7 @@ def test_math500s_members_are_paired_and_rows_name_their_scorer(size: str, tmp_p
         (["--members", "2", "--variant", "rule"], "use --members without --variant rule"),
     ],
 )
-def test_what_the_preparation_does_not_do_is_refused(
-    arguments: list[str], why: str, tmp_path: Path
-) -> None:
+def test_what_is_not_prepared_is_refused(arguments: list[str], why: str, tmp_path: Path) -> None:
     refused = prepare(tmp_path, *arguments)
     assert refused.exit_code == 2
     assert why in " ".join(refused.output.replace("│", " ").split())

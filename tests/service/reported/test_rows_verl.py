@@ -135,9 +135,7 @@ def test_a_field_without_effect_is_named_once(
     assert says in caplog.text
 
 
-def test_a_template_that_the_bundled_judge_cannot_follow_is_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_template_beyond_the_bundled_judge_is_named(caplog: pytest.LogCaptureFixture) -> None:
     bundled = FakeEngine(description={"weights": "bundled"})
     with FakeService(judge(bundled)) as service:
         row = {"server_url": service.url, "problem": "9 + 9?"}

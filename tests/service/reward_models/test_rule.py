@@ -232,9 +232,7 @@ async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rul
         (f"{OWN}:two", "too many positional arguments; change "),
     ],
 )
-def test_a_faulty_path_is_reported_with_its_field_and_remedy(
-    rule: Rule, path: str, message: str
-) -> None:
+def test_a_faulty_path_has_a_field_and_remedy(rule: Rule, path: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{message}"):
         rule("function", function=path)
 

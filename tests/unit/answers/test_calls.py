@@ -41,9 +41,7 @@ def call(name: str = "find", **arguments: Any) -> str:
         *((given, {"q": "a"}, "arguments_not_json") for given in NOT_JSON),
     ],
 )
-def test_arguments_are_compared_as_json_and_nothing_else_is_equal(
-    given: str, expected: dict[str, Any], rule: str
-) -> None:
+def test_arguments_are_compared_as_json(given: str, expected: dict[str, Any], rule: str) -> None:
     grade = grade_calls([("find", given)], call(**expected), TOOLS)
     assert (grade.rule, grade.score) == (rule, float(rule == "calls_equal"))
 

@@ -125,9 +125,7 @@ def test_options_are_known_in_the_forms_of_data_sets(options: str) -> None:
     ("answer", "reference", "outcome"),
     [("AB", "A", "right"), ("BC", "A", "wrong"), ("AC", "C", "right"), ("ABC", "A", "wrong")],
 )
-def test_an_options_text_is_never_taken_for_letters(
-    answer: str, reference: str, outcome: str
-) -> None:
+def test_an_options_text_is_no_letters(answer: str, reference: str, outcome: str) -> None:
     question = "Which side is the longest?\nA) AB\nB) BC\nC) AC"
     assert grade_choice(f"\\boxed{{{answer}}}", reference, question).outcome == outcome
     assert grade_choice(answer, reference).outcome == "abstain"

@@ -29,9 +29,7 @@ from reward_serve_answers.verifiers import (
         ("", "Paris", 0.0),
     ],
 )
-def test_exact_overlooks_only_what_cannot_be_seen(
-    response: str, reference: str, score: float | None
-) -> None:
+def test_exact_overlooks_the_invisible(response: str, reference: str, score: float | None) -> None:
     assert grade_exact(response, reference).score == score
 
 
@@ -51,9 +49,7 @@ def test_exact_overlooks_only_what_cannot_be_seen(
         ("1800", "1800 dollars", 1.0),
     ],
 )
-def test_numeric_compares_the_last_number_by_value(
-    response: str, reference: str, score: float
-) -> None:
+def test_numeric_compares_last_numbers_values(response: str, reference: str, score: float) -> None:
     assert grade_numeric(response, reference).score == score
 
 
@@ -88,9 +84,7 @@ STRICT = [
 
 
 @pytest.mark.parametrize(("response", "reference", "verls"), STRICT)
-def test_strict_matches_score_as_the_trainers_do(
-    response: str, reference: str, verls: float
-) -> None:
+def test_strict_matches_score_as_trainers(response: str, reference: str, verls: float) -> None:
     assert grade_strict_last(response, reference).score == verls
     assert grade_strict_first(response, reference).score == compute_score(response, reference)
 

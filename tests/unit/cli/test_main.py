@@ -100,9 +100,7 @@ def test_ask_prints_a_score_or_why_there_is_none(service: FakeService) -> None:
     assert "is a service running there?" in unreachable.output
 
 
-def test_the_key_of_the_environment_is_sent_and_never_shown(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variables_key_is_unseen(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = ("ask", "", "18", "--reference", "18", "--url", service.url)
     monkeypatch.setenv("REWARD_SERVE_API_KEY", KEY)
     assert invoke(*asking).exit_code == 0

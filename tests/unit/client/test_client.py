@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from reward_serve.client import (
-    HttpRewardClient,
-    ScoringError,
-    connect,
-    retrying,
-)
+from reward_serve.client import HttpRewardClient, ScoringError, connect, retrying
 from reward_serve.schema import ScoreResult
 from tests.fake_service import FakeService, Reply, dead_url
 
@@ -87,9 +82,7 @@ def test_the_same_target_gives_the_same_client(service: FakeService) -> None:
     assert connect(url=service.url, on_failure="none") not in clients
 
 
-def test_the_environment_names_the_target(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_names_the_target(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
     monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret")
     monkeypatch.setenv("REWARD_SERVE_TIMEOUT_S", "7")

@@ -51,9 +51,7 @@ PARIS = "It is the capital of France, Paris."
         ("no idea", PARIS, 0.0),
     ],
 )
-def test_texts_are_compared_by_their_words_where_no_rule_decides(
-    response: str, reference: Any, score: float
-) -> None:
+def test_texts_without_a_rule_compare_by_words(response: str, reference: Any, score: float) -> None:
     settled: Any = settle({"response": response, "reference": reference}, LOST, "lexical")
     assert settled.source == "fallback"
     assert settled.score == pytest.approx(score)

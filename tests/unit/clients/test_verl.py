@@ -186,9 +186,7 @@ def test_the_rows_prompt_selects_gold_answers_before_its_question() -> None:
         ({"reward_model": None}, "reference: is missing"),
     ],
 )
-def test_a_run_ends_where_the_service_refuses_a_row(
-    service: FakeService, row: dict[str, Any], reason: str
-) -> None:
+def test_a_run_ends_at_a_refusal(service: FakeService, row: dict[str, Any], reason: str) -> None:
     good = {"reward_model": {"ground_truth": "18"}, "extra_info": None}
     check_first_rows([good, good], {"url": service.url})
     with pytest.raises(
@@ -204,9 +202,7 @@ def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> N
     assert "a probe had no verdict: error" in caplog.text
 
 
-def test_the_drop_in_has_the_signatures_and_floats_of_what_it_replaces(
-    addressed: FakeService,
-) -> None:
+def test_the_drop_in_has_the_signatures_and_floats_it_replaces(addressed: FakeService) -> None:
     single = ["data_source", "solution_str", "ground_truth", "extra_info"]
     several = ["data_sources", "solution_strs", "ground_truths", "extra_infos"]
     assert list(inspect.signature(drop_in.compute_score).parameters) == [
@@ -309,9 +305,7 @@ def test_critiques_are_texts_with_the_same_key_in_every_row_that_asks(
     assert "critique" not in scored(WRONG, **settings)
 
 
-def test_rows_that_match_no_pattern_are_verls_own(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_rows_are_verls_own(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     def verl_score(
         data_source: str, solution: str, truth: Any, info: Any
     ) -> float | dict[str, Any]:

@@ -44,9 +44,7 @@ Args = type[AppConfig | GatewayConfig]
         ),
     ],
 )
-def test_a_field_of_another_section_or_kind_is_answered_with_its_place(
-    model: dict[str, Any], remedy: str
-) -> None:
+def test_a_misplaced_field_is_answered_with_its_place(model: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         AppConfig.parse({"models": [{"name": "m", **model}]})
     fault, _, advice = str(caught.value).partition("; ")

@@ -83,9 +83,7 @@ def test_a_fault_is_reported_with_the_file_and_the_remedy(fault: str, folder: Pa
     assert "copy the model again" in str(caught.value) or "in the same folder" in str(caught.value)
 
 
-def test_a_folder_is_distinguished_from_a_hub_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_told_from_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here" / "inside").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     folders = ["/models/judge", "../judge", "~/judge", "models/judges/mine", "here/inside"]
@@ -183,9 +181,7 @@ def test_what_the_hub_does_not_give_is_refused_with_the_remedy(
             check_hub_id(model, revision)
 
 
-def test_without_the_hub_a_model_in_the_cache_is_served_and_another_refused(
-    hub: None, tmp_path: Path
-) -> None:
+def test_without_the_hub_only_a_model_in_the_cache_is_served(hub: None, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="--local-dir FOLDER"):
         check_hub_id("org/away")
     repository = tmp_path / "models--org--away"

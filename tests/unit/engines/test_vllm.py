@@ -61,9 +61,7 @@ async def after(*happenings: str | float) -> Progress:
     ],
 )
 @in_virtual_time
-async def test_an_engine_is_stalled_since_its_last_output(
-    happenings: list[Any], stalled_s: int
-) -> None:
+async def test_a_stall_is_since_the_last_output(happenings: list[Any], stalled_s: int) -> None:
     assert (await after(*happenings)).stalled_s == stalled_s
 
 

@@ -261,9 +261,7 @@ def test_a_number_occurs_where_it_is_written_whole(number: int, other: int, form
         ("Solution: " + "we add " * 20, None),
     ],
 )
-def test_an_answer_without_a_marker_is_found_before_a_long_text(
-    text: str, expected: str | None
-) -> None:
+def test_an_unmarked_answer_is_found_before_long_text(text: str, expected: str | None) -> None:
     text += "\nLet me verify this. Every step can be retraced, and 9 of 12 conditions were used."
     span = stated(text)
     assert (text[slice(*span)] if span else None) == expected

@@ -17,14 +17,7 @@ from reward_serve.replica.observers import Times
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import (
-    MAX_ITEM_BYTES,
-    ScoreRequest,
-    ScoreResult,
-    Status,
-    Usage,
-    failure,
-)
+from reward_serve.schema import MAX_ITEM_BYTES, ScoreRequest, ScoreResult, Status, Usage, failure
 from tests.virtual_time import in_virtual_time, settle
 
 KEYS = tuple(name for name in ScoreResult.model_fields if name not in ("components", "critique"))
@@ -201,9 +194,7 @@ async def test_a_failure_is_its_items_own_in_a_batch() -> None:
 
 
 @in_virtual_time
-async def test_a_stream_has_what_is_final_together_and_a_reader_who_leaves_cancels_the_rest() -> (
-    None
-):
+async def test_a_stream_has_what_is_final_and_a_reader_who_leaves_cancels_the_rest() -> None:
     bench = Bench()
     asked = asks("sleep 1", "18", "sleep 0.01", "sleep 1.001", "bug", "sleep 60")
     stream = bench.scorer.score_stream(asked)

@@ -53,9 +53,7 @@ async def test_a_recorded_request_reaches_the_engine_as_it_is() -> None:
         {"messages": [{"role": "assistant", "content": "18", "reasoning": "9 + 9"}]},
     ],
 )  # fmt: skip
-async def test_what_a_judge_or_a_simulated_user_needs_is_passed_on(
-    passed_on: dict[str, Any],
-) -> None:
+async def test_what_a_judge_or_simulated_user_needs_is_passed_on(passed_on: dict[str, Any]) -> None:
     body = await asked(passed_on)
     assert {name: body[name] for name in passed_on} == passed_on
 
@@ -102,9 +100,7 @@ async def test_the_deployment_bounds_the_tokens_and_sets_what_the_request_does_n
         ({"tools": [{"type": "mcp", "server_url": "http://inside/"}]}, "the type function"),
     ],
 )  # fmt: skip
-def test_what_would_harm_others_or_cannot_be_had_is_refused_by_name(
-    change: dict[str, Any], message: str
-) -> None:
+def test_what_would_harm_others_is_refused_by_name(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         ChatRequest.model_validate({**RECORDED, **change})
     assert message in describe_errors(refusal.value)

@@ -31,9 +31,7 @@ def thinker(engine: FakeEngine, **settings: Any) -> Judge:
         ({"enable_thinking": True, "thinking_tokens": 7}, (0.7, 1.0, 64, 7)),
     ],
 )
-async def test_a_requests_options_replace_the_deployments(
-    options: dict[str, Any], expected: tuple[Any, ...]
-) -> None:
+async def test_requests_options_prevail(options: dict[str, Any], expected: tuple[Any, ...]) -> None:
     engine = FakeEngine()
     scorer = thinker(engine, max_tokens=64, temperature=0.7, thinking_tokens=30)
     await scorer.score(request(options=Options(**options)))

@@ -32,9 +32,7 @@ def marks(verdict: str) -> Template:
 
 
 @pytest.mark.parametrize("name", template_names())
-def test_a_shipped_template_shows_what_is_judged_in_a_fence_after_a_full_reference(
-    name: str,
-) -> None:
+def test_a_shipped_template_shows_what_is_judged_fenced_after_the_reference(name: str) -> None:
     template = load_template(name)
     judged = template.shows
     assert template.user.count(f"<{judged}>\n{{{judged}}}\n</{judged}>") == 1
@@ -215,9 +213,7 @@ def test_no_verdict_and_one_that_is_no_whole_number_on_the_scale_are_unparseable
         ("a" * 9_000 + "b" * 1_999 + "c\nVERDICT: 1", "b" * 1_999 + "c"),
     ],
 )
-def test_the_reason_of_a_verdict_is_what_precedes_it_without_thoughts(
-    text: str, reason: str | None
-) -> None:
+def test_a_verdicts_reason_precedes_it_without_thoughts(text: str, reason: str | None) -> None:
     verdict = read_verdict(FINAL, text, cut_off=False)
     assert (verdict.score, verdict.reason, verdict.text) == (1.0, reason, text)
 
@@ -232,9 +228,7 @@ def test_a_failure_does_not_quote_the_judge() -> None:
     ("critique", "why"),
     [("(", "is not a regular"), ("CRITIQUE: .*", "needs a group"), ("(HINT)", "does not match")],
 )
-def test_a_pattern_of_critiques_that_cannot_read_the_example_is_refused(
-    critique: str, why: str
-) -> None:
+def test_a_pattern_of_critiques_must_read_the_example(critique: str, why: str) -> None:
     data = load_template("critique").model_dump(exclude={"name", "digest"})
     data["generate"]["critique"] = critique
     with pytest.raises(ValidationError, match=f"critique.*{why}"):
@@ -253,9 +247,7 @@ PIECES = [
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=20).map("".join), st.booleans()
 )
-def test_any_text_has_a_verdict_within_the_scale_or_none(
-    name: str, text: str, cut_off: bool
-) -> None:
+def test_any_text_has_a_verdict_in_the_scale_or_none(name: str, text: str, cut_off: bool) -> None:
     template = load_template(name)
     verdict = read_verdict(template, text, cut_off)
     assert (verdict.status is Status.TRUNCATED) is cut_off

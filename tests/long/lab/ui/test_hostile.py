@@ -95,9 +95,7 @@ def test_ask_shows_every_injection_as_text(open_page: Open, running: Running) ->
     assert not any(is_hidden(character) for character in content)
 
 
-def test_a_service_that_writes_markup_is_shown_as_text(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
+def test_markup_stays_text(open_page: Open, running: Running, fake_service: FakeService) -> None:
     text = INJECTIONS[0] + INJECTIONS[2]
     model = {"name": text, "kind": text, "templates": [text], "ready": True, "fingerprint": text}
     fake_service.replies["/v1/models"] = Reply({"models": [model], "version": text})

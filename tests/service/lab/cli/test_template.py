@@ -25,9 +25,7 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert len(lines) == 2
 
 
-def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_unknown_to_the_hub_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(model: str) -> None:
         raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
 
@@ -37,9 +35,7 @@ def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
     assert result.stderr == "--model org/judge: 'org/judge' is not in this machine's cache\n"
 
 
-def test_a_rubric_is_checked_on_a_machine_without_its_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rubrics_check_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(model: str) -> None:
         raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
 

@@ -40,9 +40,7 @@ def test_what_is_appended_is_found_and_half_a_line_waits(table: VerdictTable, lo
     assert table.progress.unreadable == 0
 
 
-def test_a_rotated_log_is_read_once_and_a_new_file_in_an_old_ones_place_from_its_start(
-    table: VerdictTable, log: Path
-) -> None:
+def test_a_rotated_log_is_read_once_and_a_new_file_whole(table: VerdictTable, log: Path) -> None:
     append(log, *map(verdict, range(10)))
     assert asked(table).total == 10
     log.rename(log.with_name(log.name + ".1"))
@@ -72,9 +70,7 @@ def test_filters(table: VerdictTable, log: Path, filters: dict[str, Any], count:
     assert (answer.total, len(answer.rows)) == (count, count)
 
 
-def test_a_page_has_the_newest_fifty_and_the_charts_count_every_verdict(
-    table: VerdictTable, log: Path
-) -> None:
+def test_a_page_has_fifty_and_charts_count_every_verdict(table: VerdictTable, log: Path) -> None:
     assert asked(table) == Answer(statuses=[{}] * 48)
     append(log, *map(verdict, range(120)))
     answer = asked(table)

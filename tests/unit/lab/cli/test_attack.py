@@ -60,9 +60,7 @@ def test_accepts_and_rows_without_a_score_fail_the_run(
     )
 
 
-def test_conversations_are_sent_flat_to_measure_a_template_without_fences(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_conversations_are_sent_flat_to_measure_fences(client: FakeClient, tmp_path: Path) -> None:
     families = ["--family", "tool_tags", "--family", "no_answer"]
     reported("attack", *families, "--flat", folder=tmp_path)
     assert all("messages" not in request for request in sent(client))
@@ -90,16 +88,12 @@ def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_pat
         (["--family", "tool_tag"], "did you mean 'tool_tags'?"),
     ],
 )
-def test_options_that_cannot_be_met_are_refused(
-    client: FakeClient, arguments: list[object], message: str
-) -> None:
+def test_impossible_options_fail(client: FakeClient, arguments: list[object], message: str) -> None:
     result = invoke("attack", *arguments)
     assert (result.exit_code, message in result.stderr, client.asked) == (2, True, [])
 
 
-def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_a_rubric_that_rewards_nothing_gets_a_remedy(client: FakeClient, tmp_path: Path) -> None:
     """A response without a word breaks no rule, and covers nothing."""
     names = {"silent": "It reveals no secret.", "covers": "It covers the main topics."}
     rubric: list[dict[str, Any]] = [{"name": name, "text": text} for name, text in names.items()]

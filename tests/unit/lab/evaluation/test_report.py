@@ -20,11 +20,7 @@ from reward_serve.schema import (
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.metrics import coverage, expected_calibration_error, measure
 from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
-from reward_serve_lab.evaluation.report import (
-    by_criterion,
-    format_of,
-    stages,
-)
+from reward_serve_lab.evaluation.report import by_criterion, format_of, stages
 from reward_serve_lab.evaluation.tables import advice, disagreement_table
 from tests.unit.lab.fakes import failed, judged, row, ruled, run_of
 
@@ -95,9 +91,7 @@ def test_a_row_without_a_score_disagrees_and_is_left_out_of_all_else() -> None:
         ([True], [7.0], None),
     ],
 )
-def test_expected_calibration_error(
-    truths: list[bool], predicted: list[float], expected: float | None
-) -> None:
+def test_calibration(truths: list[bool], predicted: list[float], expected: float | None) -> None:
     error = expected_calibration_error(truths, predicted)
     assert error == (None if expected is None else pytest.approx(expected))
 

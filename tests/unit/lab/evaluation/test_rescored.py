@@ -166,9 +166,7 @@ def rollouts(tmp_path: Path) -> list[Rollout]:
     return read(tmp_path, *({**LOGGED, "sample": str(n)} for n in range(4)))
 
 
-def test_answers_are_kept_and_a_line_that_was_cut_off_is_not(
-    tmp_path: Path, rollouts: list[Rollout]
-) -> None:
+def test_answers_are_kept_and_a_cut_line_is_not(tmp_path: Path, rollouts: list[Rollout]) -> None:
     path = tmp_path / "out.jsonl"
     lost = [failure(Status.TIMEOUT, "late"), failure(Status.INVALID, "question: send it")]
     with path.open("a+b") as file:
