@@ -17,6 +17,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import ModelConfig
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import replicas_for_items
+from tests.rows import rows
 
 GATEWAY: dict[str, Any] = {
     "models": [{"name": "judge", "application": "a"}, {"name": "rule", "application": "b"}],
@@ -51,16 +52,7 @@ def test_tensor_parallelism_takes_its_gpus_in_one_bundle_on_one_node(size: int) 
     assert options["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": size}
 
 
-@pytest.mark.parametrize(
-    ("fields", "num_cpus", "num_gpus"),
-    [
-        pytest.param({"engine": {"device": "cuda"}}, 1.0, 1.0, id="one gpu"),
-        pytest.param({"resources": {"num_gpus": 0.1}}, 1.0, 0.1, id="a share"),
-        pytest.param({"resources": {"num_cpus": 3, "num_gpus": 1}}, 3.0, 1.0, id="cores beside"),
-        pytest.param({}, 2.0, 0.0, id="cpu"),
-        pytest.param({"engine": {"device": "cpu"}}, 2.0, 0.0, id="cpu, said"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "num_cpus", "num_gpus"), rows(__file__, "gpus"))
 def test_one_gpu_is_of_the_actor(fields: dict[str, Any], num_cpus: float, num_gpus: float) -> None:
     options = deployment_options(model(**fields))
     assert options["ray_actor_options"] == {"num_cpus": num_cpus, "num_gpus": num_gpus}

@@ -11,23 +11,14 @@ import pytest
 
 from reward_serve.config.base import ConfigError
 from reward_serve.keys import digest_of, read_key, read_key_digests, use_ray_token
+from tests.rows import rows
 
 ONE = "0123456789abcdef"
 TWO = "fedcba9876543210/+~._-=="
 BOTH = {"one": digest_of(ONE), "two": digest_of(TWO)}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "key"),
-    [
-        ("key", "\ufeff secret==\r\n", "secret=="),
-        ("key", "a-b_c.d~e+f/g=", "a-b_c.d~e+f/g="),
-        (".env", "\ufeffKEY=secret\r\n", "secret"),
-        ("judge.env", "# mine\nexport KEY='secret'  # not theirs", "secret"),
-        (".env.local", 'OTHER=1\nKEY="secret"\n', "secret"),
-        (".env", "KEY=a${HOME}b", "a${HOME}b"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "key"), rows(__file__, "keys"))
 def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str, key: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert read_key(str(tmp_path / name), "KEY") == key

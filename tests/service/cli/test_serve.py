@@ -34,6 +34,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel
 from reward_serve.config.resolve import Build
 from tests.fake_service import dead_url, free_port
+from tests.rows import rows
 from tests.unit.cli.test_main import invoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,23 +89,7 @@ def test_a_hub_id_over_two_gpus() -> None:
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("build", "arguments", "device", "gpus"),
-    [
-        ("cpu", [QWEN], "cpu", 0.0),
-        ("cpu", [QWEN, "--gpus", 1], "cuda", 1.0),
-        ("cpu", [QWEN, "--device", "cuda"], "cuda", 1.0),
-        ("cpu", ["bundled", "--device", "cuda"], "cuda", 0.1),
-        ("cpu", [], "cpu", 0.0),
-        ("cuda", [], "cuda", 0.1),
-        ("cuda", ["--gpus", 0.2], "cuda", 0.2),
-        ("cuda", [QWEN], "cuda", 1.0),
-        ("cuda", [QWEN, "--gpus", 0.5], "cuda", 0.5),
-        (None, [QWEN], "cuda", 1.0),
-        (None, [QWEN, "--device", "cpu"], "cpu", 0.0),
-        (None, [QWEN, "--gpus", 0], "cpu", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("build", "arguments", "device", "gpus"), rows(__file__, "devices"))
 def test_a_model_runs_where_the_options_say_or_the_installed_vllm_can(
     monkeypatch: pytest.MonkeyPatch,
     build: Build | None,
@@ -139,15 +124,9 @@ def test_fields_and_keys_are_set_in_any_file(model: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["judge.yaml", "--tp", 2], "--tp"),
-        (["judge.yaml", "--device", "cuda"], "--device"),
-        (["--replicas", "many"], "MIN:MAX"),
-        (["--replicas", "4:1"], "max_replicas"),
-        (["--template", "none"], "template"),
+        *rows(__file__, "invalid"),
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
         ([QWEN, "--device", "cpu", "--tp", 2], "tensor_parallel_size"),
-        (["--set", "judge.max_token=1"], "judge.max_token: unknown field; did you mean"),
-        (["--template", "graded", "--set", "judge.rules_first=true"], "'graded' has no rules"),
     ],
 )
 def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:

@@ -15,6 +15,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
 from reward_serve.config.resolve import Build, resolve
 from reward_serve.rubrics import Criterion
+from tests.rows import rows
 
 TEMPLATES = Path(reward_serve.templates.__file__).parent
 
@@ -39,17 +40,7 @@ def fault(**fields: Any) -> str:
     return text.removeprefix("args: ")
 
 
-@pytest.mark.parametrize(
-    ("build", "resources", "runs"),
-    [
-        ("cuda", {}, False),
-        ("cuda", {"num_gpus": 0.1}, True),
-        ("cuda", {"runtime_env": {"env_vars": {"A": "1"}}}, False),
-        ("cuda", {"runtime_env": {"py_executable": "/cpu/bin/python"}}, True),
-        ("cpu", {}, True),
-        (None, {}, True),
-    ],
-)
+@pytest.mark.parametrize(("build", "resources", "runs"), rows(__file__, "builds"))
 def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
     monkeypatch: pytest.MonkeyPatch, build: Build | None, resources: dict[str, Any], runs: bool
 ) -> None:
@@ -124,15 +115,7 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     assert config == AppConfig.parse(args(judge={"template": str(file), "mode": "generate"}))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read"),
-        ("- [", "cannot be read"),
-        ("- {name: brief}", "0.text: Field required"),
-        ("- {name: brief, text: It is brief.}", None),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), rows(__file__, "rubric_files"))
 def test_a_rubric_file_is_read_where_the_application_is_built(
     content: str | None, message: str | None, tmp_path: Path
 ) -> None:

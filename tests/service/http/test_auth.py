@@ -16,6 +16,7 @@ from reward_serve.http.api import Exchange, KeyLimit
 from reward_serve.replica.admission import Admission
 from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
+from tests.rows import rows
 
 NDJSON = {"accept": "application/x-ndjson"}
 SECRET = "internal-path-/srv/x"
@@ -26,25 +27,7 @@ def body_of(path: str) -> bytes:
     return json.dumps(content).encode()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/score",
-        "/v1/score/batch",
-        "/v1/score/group",
-        "/v1/explain",
-        "/v1/chat/completions",
-        "/get_reward",
-        "/remote_rm",
-        "/v1/models",
-        "/docs",
-        "/openapi.json",
-        "/nowhere",
-        "/health/",
-        "/health/../v1/models",
-        "/v1/models?x=/health",
-    ],
-)
+@pytest.mark.parametrize("path", rows(__file__, "paths"))
 def test_every_path_but_those_for_probes_asks_for_a_key(path: str) -> None:
     client = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
     for method in ("GET", "POST"):

@@ -37,6 +37,7 @@ from reward_serve_lab.logs.steps import by_step
 from reward_serve_lab.logs.table import VerdictTable
 from tests.fake_ingress import BEARER, GOOD, KEYS, OTHER_BEARER, served
 from tests.fake_service import FakeService, Reply
+from tests.rows import rows
 from tests.service.cli.test_serve import Service, until
 from tests.service.engines.test_openai import ASKED, KEY, Endpoint, completion
 from tests.unit.lab.fakes import invoke, written
@@ -93,17 +94,7 @@ async def test_a_body_that_stops_or_trickles_is_408(
     assert "send 65536 bytes/s" in json.loads(body["body"])["detail"]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        {"Host": "evil.example:8000"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": "[::1"},
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://localhost.evil.example:8000"},
-        {"Origin": "null"},
-    ],
-)
+@pytest.mark.parametrize("sent", rows(__file__, "headers"))
 def test_a_keyless_loopback_service_refuses_what_a_page_could_send(sent: dict[str, str]) -> None:
     simple = {"Content-Type": "text/plain", **sent}
     local, remote, keyed = served(), served(), served(KEYS)
@@ -137,18 +128,7 @@ def with_image(url: str) -> Prompt:
     return Prompt([{"role": "user", "content": [{"type": "text", "text": "See:"}, image]}])
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254/latest",
-        "file:///etc/passwd",
-        "https://images.example.evil.example/a",
-        "https://images.example@evil.example/a",
-        "https://evil.example\\@images.example/a",
-        "//images.example/a",
-        "None",
-    ],
-)
+@pytest.mark.parametrize("url", rows(__file__, "urls"))
 async def test_a_callers_address_reaches_an_endpoint_only_by_allowed_hosts(url: str) -> None:
     endpoint = Endpoint(completion("1"))
     engine = endpoint.engine(image_hosts=["images.example"])

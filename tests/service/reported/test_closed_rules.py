@@ -19,6 +19,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import RETRIED
 from reward_serve_answers.calls import grade_calls
+from tests.rows import rows
 
 Asked = list[tuple[str, list[str]]]
 """The lane and the last argument of each call, in the order in which processes were asked."""
@@ -156,14 +157,7 @@ def test_calls_are_compared_in_little_memory(called: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verifier", "text"),
-    [
-        ("tool_call", '{"name": "f", "arguments": {"x": 1e-99999999999999999999}}'),
-        ("tool_call", '{"name": "f", "arguments": {"x": 0e99999999999999999999}}'),
-        ("json_schema", "1e-99999999999999999999"),
-        ("json_schema", "[" * 100_000),
-        ("exact", "\x00"),
-    ],
+    ("verifier", "text"), [*rows(__file__, "texts"), ("json_schema", "[" * 100_000)]
 )
 async def test_no_text_of_a_policy_gets_a_status_that_clients_retry_until_the_deadline(
     verifier: str, text: str, monkeypatch: pytest.MonkeyPatch

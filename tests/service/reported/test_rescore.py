@@ -11,6 +11,7 @@ import pytest
 
 from reward_serve_lab.evaluation.rescored import RescoreError, read_rollouts
 from tests.fake_service import FakeService
+from tests.rows import rows
 from tests.unit.lab.fakes import invoke, written
 
 ROW = {"question": "9 + 9?", "response": "#### 18", "reference": "18", "score": 1.0}
@@ -30,16 +31,7 @@ def test_group_0_is_a_group(tmp_path: Path) -> None:
     assert first == second and third == fourth and None not in (first, third) and first != third
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "score"),
-    [
-        ("score", "0.5", 0.5),
-        ("reward", "1", 1.0),
-        ("score", " 0 ", 0.0),
-        ("score", "nan", None),
-        ("score", "", None),
-    ],
-)
+@pytest.mark.parametrize(("column", "value", "score"), rows(__file__, "scores"))
 def test_a_score_may_be_text(tmp_path: Path, column: str, value: str, score: float | None) -> None:
     row = {name: ROW[name] for name in ("response", "reference")} | {column: value}
     ((rollout,), faults) = read_rollouts(written(tmp_path, row))

@@ -29,15 +29,9 @@ from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.gsm8k import final_formula
 from reward_serve_answers.schemas import compare
 from reward_serve_answers.verifiers import grade_match
+from tests.rows import rows
 
-PARTS = [
-    "18 ", "1,", "1.", "2^", "1{,}", "½", "-", "$", "{", "\\boxed{", "\\frac{1}{", "\\text{",
-    "#### 18\n", "A: ", "<answer>", "</think>", "<think>", "<", "**", " ", " \n", "\u200b", "a",
-    "not ", "one ", "hundred thousand ", "answer ", "answer\t", "box ", "A:", "<!--", "<a hidden>",
-    "<span style='color:white'>", "%", "} %", "\\phantom{", "{\\color{white}", "Q:\n",
-    "<tool_call>", "<tool_call>{}</tool_call>", '{"name": "arguments', "[f(", "[",
-    "Q: a #### 1\n", "<|channel|>final<|message|>", "<|start|>user", "[INST]", "the answer is 18, ",
-]  # fmt: skip
+PARTS = rows(__file__, "parts")
 
 CALL = '{"name": "f", "arguments": {"a": 1}}'
 OPENERS = {  # what a text repeats, nests or lets stand before blanks; and what closes it

@@ -6,6 +6,7 @@ import pytest
 
 from reward_serve.client.outcomes import ScoringError, check_on_failure, metrics_of, settle
 from reward_serve.schema import ScoreResult, Status, failure
+from tests.rows import rows
 
 LOST = failure(Status.ERROR, "no service", id="a")
 
@@ -41,16 +42,7 @@ def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> No
 PARIS = "It is the capital of France, Paris."
 
 
-@pytest.mark.parametrize(
-    ("response", "reference", "score"),
-    [
-        ("#### 17", "18", 0.0),  # proven by the rule
-        ("the capital of France", PARIS, 2 * 4 / 11),
-        ("the capital of France", ["Berlin", PARIS], 2 * 4 / 11),
-        ("the the the", PARIS, 2 * 1 / 10),
-        ("no idea", PARIS, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("response", "reference", "score"), rows(__file__, "words"))
 def test_texts_without_a_rule_compare_by_words(response: str, reference: Any, score: float) -> None:
     settled: Any = settle({"response": response, "reference": reference}, LOST, "lexical")
     assert settled.source == "fallback"

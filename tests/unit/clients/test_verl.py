@@ -19,6 +19,7 @@ from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl.scoring import as_reward, check_first_rows, references, request_for
 from tests.fake_service import FakeService, Reply, dead_url
+from tests.rows import rows
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
 JUDGED = "llm_judge_remote_gsm8k"
@@ -159,15 +160,7 @@ def test_a_row_without_a_gold_answer_sends_no_reference(truth: Any) -> None:
 
 @pytest.mark.parametrize(
     ("truth", "info", "expected"),
-    [
-        (["18", None, math.nan, ""], {}, ["18"]),
-        ({"a": "18", "b": "19", "c": None}, {}, ["18", "19"]),
-        ({"a": "18", "b": "19"}, {"target_gt": "b"}, ["19"]),
-        (["18", "19"], {"target_gt": ["19"]}, ["19"]),
-        (["18", "19"], {"target_gt": "20"}, ["18", "19"]),
-        (["18 apples", "19 Pears."], {"filter_gt_by_prompt_token": True}, ["19 Pears."]),
-        (["1 pearstem", "2 plums"], {"filter_gt_by_prompt_token": True}, ["1 pearstem", "2 plums"]),
-    ],
+    [*rows(__file__, "gold"), (["18", None, math.nan, ""], {}, ["18"])],
 )
 def test_which_gold_answers_count(truth: Any, info: dict[str, Any], expected: list[str]) -> None:
     assert references(truth, "Count the pears", info) == expected
@@ -341,15 +334,7 @@ async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeS
     assert isinstance(lost, ScoringError) and lost.result.status is Status.TIMEOUT
 
 
-@pytest.mark.parametrize(
-    ("turns", "scores", "expected"),
-    [
-        ("differences", [0.5, 0.25, 1.0], {"turn_rewards": "[0.5, -0.25, 0.75]"}),
-        ("log", [0.5, None], {"turn_scores": "[0.5, null]"}),
-        ("differences", [0.5, None], None),
-        ("differences", [], None),
-    ],
-)
+@pytest.mark.parametrize(("turns", "scores", "expected"), rows(__file__, "turns"))
 def test_rewards_are_made_of_turns_that_all_have_a_score(
     turns: str, scores: list[float | None], expected: dict[str, str] | None
 ) -> None:

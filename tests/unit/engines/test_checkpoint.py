@@ -18,6 +18,7 @@ from reward_serve.engines.checkpoint import (
     folder_digest,
     is_folder,
 )
+from tests.rows import rows
 
 HEADER = {
     "__metadata__": {"format": "pt"},
@@ -160,17 +161,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     huggingface_hub.set_client_factory(default_client_factory)
 
 
-@pytest.mark.parametrize(
-    ("model", "revision", "is_given"),
-    [
-        ("org/judge", None, True),
-        ("org/busy", None, True),  # it may be given later, which is left to the engine
-        ("org/absent", None, False),
-        ("not a name", None, False),
-        ("org/gated", None, False),
-        ("org/judge", "none", False),
-    ],
-)
+@pytest.mark.parametrize(("model", "revision", "is_given"), rows(__file__, "hub"))
 def test_what_the_hub_does_not_give_is_refused_with_the_remedy(
     hub: None, model: str, revision: str | None, is_given: bool
 ) -> None:

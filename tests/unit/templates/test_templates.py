@@ -17,6 +17,7 @@ from reward_serve.templates import (
     read_verdict,
     template_names,
 )
+from tests.rows import rows
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -60,21 +61,7 @@ PAIR = "{response_1}\n{response_2}\n{reference}"
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"user": "{response_1}"}, "to compare a group's responses"),
-        ({"user": "{response} {response_1} {response_2}"}, "to compare a group's responses"),
-        ({"user": "{response} {response}"}, "to compare a group's responses"),
-        ({"user": PAIR, "occurrence": True}, "occurrence: needs"),
-        ({"user": "{response}", "occurrence": True}, "occurrence: needs"),
-        ({"user": "{response} {conversation}"}, "exactly once"),
-        ({"user": "{criterion} {conversation}"}, "must come after"),
-        ({"label": None, "generate": None}, "generate: is missing"),
-        ({"likelihood": {"instruction": "Answer."}}, "likelihood: the reference is the reply"),
-        (
-            {"user": "{response}", "rules": "gsm8k", "likelihood": {"instruction": "Answer."}},
-            "remove rules",
-        ),
-    ],
+    [*rows(__file__, "refused"), ({"user": PAIR, "occurrence": True}, "occurrence: needs")],
 )
 def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
@@ -102,16 +89,7 @@ def test_the_placeholders_of_an_inline_template_become_fenced_fields() -> None:
     assert "Candidate: <response>\n{response}\n</response>" in template.user
 
 
-@pytest.mark.parametrize(
-    "syntax",
-    [
-        "{PROBLEM.__class__}",
-        "{PROBLEM!r} {PROBLEM[0]} {0} {x:>9}",
-        "{{ config.items() }} {% for x in y %}{% endfor %}",
-        "%s %(PROBLEM)s ${HOME} $(id) `id` <%= 7*7 %>",
-        "\\1 \\g<0>",
-    ],
-)
+@pytest.mark.parametrize("syntax", rows(__file__, "syntax"))
 def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
     text = f"{syntax} {{CANDIDATE_SOLUTION}} {syntax}"
     assert inline_template(text).user == f"{syntax} <response>\n{{response}}\n</response> {syntax}"
@@ -235,12 +213,7 @@ def test_a_pattern_of_critiques_must_read_the_example(critique: str, why: str) -
         parse_template("own", data)
 
 
-PIECES = [
-    "VERDICT: 1", "VERDICT: 0", "verdict: **1**", "VERDICT:", "VERDICT", "REWARD: 1", "REWARD: 0.5",
-    "REWARD: 100", "REWARD: nan", "REWARD: 1e999", "REWARD: -1", "REWARD: 1_0", "REWARD: ١", ":",
-    "<think>", "</think>", "<THINK>", "\n", " ", "1", "0", "\\boxed{1}", "\x00", "\ud800",
-    "Final Score: 1", "### Final Score:",
-]  # fmt: skip
+PIECES = rows(__file__, "pieces")
 
 
 @pytest.mark.parametrize("name", [n for n in template_names() if n != "likelihood"])

@@ -8,6 +8,7 @@ import pytest
 
 from reward_serve_lab.logs.query import PAGE_ROWS, Answer, Filters, ask, choices, rest_of
 from reward_serve_lab.logs.table import VerdictTable
+from tests.rows import rows
 from tests.service.lab.ui.logs import BEGAN, append, verdict
 
 
@@ -51,19 +52,7 @@ def test_a_rotated_log_is_read_once_and_a_new_file_whole(table: VerdictTable, lo
     assert asked(table).total == 15
 
 
-@pytest.mark.parametrize(
-    ("filters", "count"),
-    [
-        ({"status": "unparseable"}, 3),
-        ({"source": "rule"}, 9),
-        ({"rule": "marker"}, 10),
-        ({"lowest": 0.5}, 12),
-        ({"since": BEGAN + 15}, 6),
-        ({"text": "has 2 LEFT"}, 1),
-        ({"text": "%"}, 0),
-        ({"source": "rule", "lowest": 0.5, "text": "left"}, 6),
-    ],
-)
+@pytest.mark.parametrize(("filters", "count"), rows(__file__, "filters"))
 def test_filters(table: VerdictTable, log: Path, filters: dict[str, Any], count: int) -> None:
     append(log, *map(verdict, range(21)))
     answer = asked(table, **filters)

@@ -17,6 +17,7 @@ from reward_serve_lab.evaluation.rescored import (
     read_rollouts,
     sampled,
 )
+from tests.rows import rows
 from tests.unit.lab.fakes import judged, written
 
 RESPONSE = {"response": "#### 18", "reference": "18"}
@@ -256,14 +257,7 @@ def test_judges_that_agree_throughout_have_no_difference_to_test(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
-    [
-        ([1.0, 0.0, 1.0], [0.9, 0.9, 0.9], {"lose_gradient": 1}),
-        ([1.0, 1.0, None], [0.9, 0.9, 0.1], {"gain_gradient": 1}),
-        ([1.0, 0.0, None], [0.1, 0.9, None], {"signs": 2}),
-        ([1.0, 0.0, 0.0, 0.0], [0.9, 0.9, 0.9, 0.1], {"signs": 2}),
-        ([1.0, None], [..., 0.1], {"gain_gradient": 1, "mixed": 1}),
-        ([1.0, 0.0], [0.9, None], {"lose_gradient": 1}),
-    ],
+    [*rows(__file__, "gradients"), ([1.0, None], [..., 0.1], {"gain_gradient": 1, "mixed": 1})],
 )
 def test_what_becomes_of_a_groups_gradient(
     tmp_path: Path, before: list[Any], after: list[Any], expected: dict[str, int]
