@@ -1,7 +1,5 @@
 """The wire contract over HTTP without Ray Serve, for the tests of what calls it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

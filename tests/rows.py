@@ -1,7 +1,5 @@
 """Tables of tests that are data: texts, and what is said of them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

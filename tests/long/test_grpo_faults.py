@@ -1,7 +1,5 @@
 """A GRPO run of examples/grpo whose processes die, with a fake engine and a fake judge."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

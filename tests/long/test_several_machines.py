@@ -1,7 +1,5 @@
 """docs/how-to/several-machines.md, on several nodes in one machine."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

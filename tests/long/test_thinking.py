@@ -1,7 +1,5 @@
 """Thinking through a real vLLM, on a Qwen3 whose weights say which token follows which."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path

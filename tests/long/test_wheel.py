@@ -1,7 +1,5 @@
 """The wheel, installed beside this environment's packages and away from the clone."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

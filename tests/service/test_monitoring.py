@@ -1,7 +1,5 @@
 """The dashboard and the alerts of deploy/monitoring; loadtests/monitoring.py runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import math
 from typing import Any
@@ -12,7 +10,6 @@ from tests.rows import rows
 
 LONE_SURROGATE = "half a pair: \ud83d"
 NO_REFERENCES: list[Any] = [18, [], "", " \n", ["18", ""], ["18", 18], {}, ["18"] * 65]
-CALLS = {"tool_calls": [{"name": "add", "arguments": "{}"}]}
 FAILURES = [status for status in Status if status is not Status.OK]
 
 

@@ -1,7 +1,5 @@
 """On the real base model, a few steps of two prompts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

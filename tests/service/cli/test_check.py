@@ -1,7 +1,5 @@
 """``check`` and ``schema``, and the commands for the shipped files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

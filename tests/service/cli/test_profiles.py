@@ -1,7 +1,5 @@
 """Profiles: what ``serve MODEL`` sets for a model that it knows, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``serve``: the file that it makes of its options, what it refuses, and a service of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

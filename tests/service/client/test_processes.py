@@ -1,7 +1,5 @@
 """Clients of processes that fork, and of callers who are interrupted."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

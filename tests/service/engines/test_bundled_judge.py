@@ -1,7 +1,5 @@
 """Preparing the bundled judge; only the packaged file and the conversion are fakes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

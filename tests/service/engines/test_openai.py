@@ -1,7 +1,5 @@
 """Against a stand-in endpoint; vLLM's own server stands in tests/service/integration."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is let in, how much at once, and what surrounds every reply."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What OpenAI's client, OpenRLHF and slime send, and what they make of the replies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

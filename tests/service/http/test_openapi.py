@@ -1,7 +1,5 @@
 """The OpenAPI document, and the replies against it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the service tests ask: deployed once, together, behind one port."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

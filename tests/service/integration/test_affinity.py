@@ -4,8 +4,6 @@ Ray's request routers are an alpha API. What of it the router and its callers re
 against Ray itself: that the calls of one request are each answered by the replica of their session.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Conversations with tools, their whole and their turns, by handle and over HTTP."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

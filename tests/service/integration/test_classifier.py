@@ -1,7 +1,5 @@
 """A sequence-classification model on the real engine agrees with transformers."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several applications behind one gateway, and composites of their models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """Deadlines, cancellation, scaling, and what happens when something dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

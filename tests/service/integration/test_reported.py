@@ -6,8 +6,6 @@ without one. ``reading.jsonl`` has what was reported, ``fresh.jsonl`` what a rea
 not seen the code. A case may move to another table, and is not dropped.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """A log of rules is scored again by the real judge, with two templates."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Scores from the real engine: by handle, by HTTP, single, batch and streamed; and explanations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What is counted; tests/service/integration reads what Prometheus gets."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 from unittest.mock import Mock

@@ -5,8 +5,6 @@ than 0.8, or whose labels together had less than 0.001 of the mass, were 5.5%, a
 errors and 19 of 44 false accepts with them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

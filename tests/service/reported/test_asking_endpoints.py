@@ -1,7 +1,5 @@
 """What was reported of asking an endpoint: replies without a verdict, and its rate."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

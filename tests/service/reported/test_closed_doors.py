@@ -3,8 +3,6 @@
 A row's own service and the trainer's key: ``tests/unit/clients/test_verl.py``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """What one caller or one policy was reported to do to the others of a rule."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Formulas that look equal and are not, and equal ones in another notation."""
 
-from __future__ import annotations
-
 import pytest
 
 from reward_serve_answers.formulas import compare

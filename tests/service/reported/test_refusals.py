@@ -1,7 +1,5 @@
 """What no retry can change ends a run; the rule replaces only a comparison's verdict."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rescore lost rows without a word: group 0, scores as text, columns that no row has, .gz."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -5,8 +5,6 @@ in clients/skyrl/tests/test_launch.py, the job group's variables in
 examples/tests/grpo/test_skypilot.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

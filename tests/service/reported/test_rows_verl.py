@@ -4,8 +4,6 @@ Issue "Every row of the systems we replace works to the letter", its rows C; ``t
 those of data and containers. ``reward_kwargs`` and what verl itself does: ``clients/verl/tests``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

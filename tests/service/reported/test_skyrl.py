@@ -1,7 +1,5 @@
 """In SkyRL a call that the token limit cut off was taken for a malformed one, and scored 0.0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

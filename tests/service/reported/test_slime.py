@@ -1,7 +1,5 @@
 """slime's samples of several turns, aborted samples and evaluations; slime itself is not needed."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """TRL's turns of a vision model have parts, which reached the judge as Python writes a list."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules by every verifier, with their child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

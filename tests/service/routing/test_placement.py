@@ -1,7 +1,5 @@
 """Which replica each item of a batch goes to, and in which calls."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections import Counter, defaultdict

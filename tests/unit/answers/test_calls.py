@@ -1,7 +1,5 @@
 """Calls of tools beside the expected ones, and JSON beside its schema."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

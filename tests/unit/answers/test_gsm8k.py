@@ -1,7 +1,5 @@
 """What the gsm8k rule proves, and what it leaves to the judge."""
 
-from __future__ import annotations
-
 import pytest
 
 from reward_serve_answers import final_answer, verify, verify_any

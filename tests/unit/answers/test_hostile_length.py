@@ -1,7 +1,5 @@
 """Texts as long as an item may be, of parts that make a careless reader backtrack."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Random answers in random notations, equal and unequal: rules never prove what is not so."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator

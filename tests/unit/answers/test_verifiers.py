@@ -1,7 +1,5 @@
 """The verifiers besides gsm8k's: exact, numeric, and the strict formats of trainers."""
 
-from __future__ import annotations
-
 import pytest
 from skyrl_gym.envs.gsm8k.utils import compute_score
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import threading
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -16,9 +14,6 @@ from reward_serve.client.check import Finding
 from tests.fake_service import FakeService, Reply, dead_url
 
 ROOT = Path(__file__).resolve().parents[3]
-GOOD = [
-    {"response": f"#### {18 + n % 3}", "reference": "18", "correct": n % 3 == 0} for n in range(7)
-]
 KEY = "s3cret-0123456789"
 
 

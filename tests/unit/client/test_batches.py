@@ -1,7 +1,5 @@
 """How a client collects requests into batches, and asks until each has a final result."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import time

@@ -1,7 +1,5 @@
 """A service that goes away and comes back, as its clients see it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The transport over HTTP, and what its client adds."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -37,9 +35,6 @@ def test_a_fallback_scores_and_says_so(response: str, on_failure: Any, score: fl
 )
 def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> None:
     assert settle(asked, LOST, "rule") is LOST
-
-
-PARIS = "It is the capital of France, Paris."
 
 
 @pytest.mark.parametrize(("response", "reference", "score"), rows(__file__, "words"))

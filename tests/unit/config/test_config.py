@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -91,10 +89,6 @@ def test_the_device_and_its_gpus_must_not_contradict_each_other(
         model = judge(**fields)
         assert (model.engine.device, model.resources.num_gpus) == tuple(resolved)
         assert model.resources.num_cpus == (1.0 if resolved[0] == "cuda" else 2.0)
-
-
-AFFINE = {"engine": {"model": "a/b"}, "classifier": {"scale": 2}}
-SECOND = {"model": "second"}
 
 
 @pytest.mark.parametrize(("config", "start", "remedy"), rows(__file__, "errors"))

@@ -1,7 +1,5 @@
 """What of the vLLM engines needs no vLLM; tests/service/integration shows the rest."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 The judge is trained on its prompts byte for byte: whoever changes one trains it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

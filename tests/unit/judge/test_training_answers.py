@@ -1,7 +1,5 @@
 """The answers of training rows: every notation has the answer's value, no near miss has."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Training rows: what they are made of, and that no label is false."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Conversations with tools, by chat templates that show them as Qwen's and Llama's do."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Composites and cascades of members that answer by themselves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ask: one response, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 import json
 
 from playwright.sync_api import FilePayload, Page, expect

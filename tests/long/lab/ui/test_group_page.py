@@ -1,7 +1,5 @@
 """Group: pasted and uploaded samples, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

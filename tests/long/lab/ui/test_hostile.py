@@ -1,7 +1,5 @@
 """Texts that want to be more than text: none is obeyed, hidden, or sent elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

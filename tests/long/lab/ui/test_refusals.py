@@ -1,7 +1,5 @@
 """Who is let in, what leaves the process, and what a service that gives no answer looks like."""
 
-from __future__ import annotations
-
 import httpx
 from playwright.sync_api import Page, expect
 

@@ -1,7 +1,5 @@
 """Training: a run by step, live, wide and narrow, light and dark, and what a click opens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

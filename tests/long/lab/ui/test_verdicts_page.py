@@ -1,7 +1,5 @@
 """Verdicts: the log in a table, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

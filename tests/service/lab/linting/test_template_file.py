@@ -1,7 +1,5 @@
 """Seeded mistakes: each is reported with its field and a remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No attack reaches the prompt's structure: its control tokens and fences stay the template's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
