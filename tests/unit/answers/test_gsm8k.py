@@ -7,22 +7,18 @@ from reward_serve_answers.committed import MAX_RESPONSE
 from reward_serve_answers.values import UnusableReferenceError
 from tests.rows import rows
 
-RIGHT = rows(__file__, "right")
-WRONG = rows(__file__, "wrong")
-IN_DOUBT = rows(__file__, "in_doubt")
 
-
-@pytest.mark.parametrize(("response", "reference"), RIGHT)
+@pytest.mark.parametrize(("response", "reference"), rows(__file__, "right"))
 def test_right(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "right"
 
 
-@pytest.mark.parametrize(("response", "reference"), WRONG)
+@pytest.mark.parametrize(("response", "reference"), rows(__file__, "wrong"))
 def test_wrong(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "wrong"
 
 
-@pytest.mark.parametrize(("response", "reference"), IN_DOUBT)
+@pytest.mark.parametrize(("response", "reference"), rows(__file__, "in_doubt"))
 def test_what_must_be_interpreted_is_left_to_the_judge(response: str, reference: str) -> None:
     assert verify(response, reference).outcome == "abstain"
 
@@ -32,18 +28,7 @@ def test_a_marker_is_doubted_for_the_text_before_it(response: str) -> None:
     assert verify(response, "18").outcome == "abstain"
 
 
-PLAIN = {
-    "18": ["18.", "18.00", " 18\n", "**18**", "`18`", "$18$", r"\(18\)", r"\mathbf{18}", "{18}"],
-    "1800": ["1,800", "1{,}800", r"1\,800", "1,800.0"],
-    "-18": ["-18", "- 18", "**-18**", "-$18"],
-    "1/2": [".5", "0.5", r"\frac{1}{2}", r"\dfrac{1}{2}"],
-    "-0.5": [r"-\frac{1}{2}"],
-    "1234567.5": ["1,234,567.5"],
-    "18%": ["18%", r"18 \%", "18 percent"],
-}
-
-
-@pytest.mark.parametrize(("number", "forms"), PLAIN.items())
+@pytest.mark.parametrize(("number", "forms"), rows(__file__, "plain"))
 def test_a_plain_number_is_read_exactly(number: str, forms: list[str]) -> None:
     for form in forms:
         assert verify(form, number).outcome == "right", form

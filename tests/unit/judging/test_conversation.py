@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.conversation import ConversationRenderer
 
-SPECIAL = {
-    "<|user|>": 1,
-    "<|assistant|>": 2,
-    "<|system|>": 3,
-    "<|end|>": 4,
-    "<|tool|>": 5,
-    "<extra_0>": 6,
-}
+NAMES = ("<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|tool|>", "<extra_0>")
+SPECIAL = {name: number for number, name in enumerate(NAMES, 1)}
 
 
 class FakeTokenizer:

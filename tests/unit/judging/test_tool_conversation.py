@@ -3,6 +3,7 @@
 import copy
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,33 +13,10 @@ from reward_serve.judging.conversation import ConversationRenderer
 from reward_serve.reward_models.classifier import conversation
 from reward_serve.schema import ScoreRequest
 
-QWEN = """\
-{% if tools %}<|im_start|>system
-{% if messages[0].role == 'system' %}{{ messages[0].content }}
-{% endif %}Tools:{% for tool in tools %} {{ tool | tojson }}{% endfor %}<|im_end|>
-{% endif %}{% for m in messages %}{% if m.role == 'system' and loop.first and tools %}
-{%- elif m.role == 'tool' %}<|im_start|>user
-<reply>{{ m.content }}</reply><|im_end|>
-{% else %}<|im_start|>{{ m.role }}
-{% if m.content %}{{ m.content }}{% endif %}{% for call in m.tool_calls or [] %}
-{%- set called = call.function %}
-<call>{"name": "{{ called.name }}", "arguments": {% if called.arguments is string %}
-{{- called.arguments }}{% else %}{{ called.arguments | tojson }}{% endif %}}</call>{% endfor %}
-<|im_end|>
-{% endif %}{% endfor %}"""
-
-LLAMA = """\
-{% if tools is not none %}<|im_start|>user
-{% for tool in tools %}{{ tool | tojson }}{% endfor %}<|im_end|>{% endif %}
-{%- for m in messages %}{% if 'tool_calls' in m %}
-{%- if m.tool_calls | length != 1 %}{{ raise_exception('only single tool-calls') }}{% endif %}
-{%- set called = m.tool_calls[0].function %}<|im_start|>assistant
-{"name": "{{ called.name }}", "parameters": {{ called.arguments | tojson }}}<|im_end|>
-{%- elif m.role == 'tool' %}<|im_start|>ipython
-{{ m.content | tojson }}<|im_end|>
-{%- else %}<|im_start|>{{ m.role }}
-{{ m.content | trim }}<|im_end|>{% endif %}{% endfor %}"""
-
+QWEN, LLAMA = (
+    Path(__file__).with_name(f"{family}.jinja").read_text(encoding="utf-8").removesuffix("\n")
+    for family in ("qwen", "llama")
+)
 FORGETS = "{% for m in messages if m.role != 'tool' %}{{ m.content or m | tojson }}{% endfor %}"
 
 ADD = {"name": "add", "parameters": {"type": "object", "properties": {"x": {"type": "number"}}}}

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,6 @@ from reward_serve_lab.logs.query import PAGE_ROWS, Answer, Filters, ask, choices
 from reward_serve_lab.logs.table import VerdictTable
 from tests.rows import rows
 from tests.service.lab.ui.logs import BEGAN, append, verdict
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[VerdictTable]:
-    table = VerdictTable([tmp_path])
-    yield table
-    table.close()
 
 
 @pytest.fixture
