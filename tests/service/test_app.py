@@ -186,15 +186,7 @@ def test_a_replica_receives_the_content_of_its_template_file(tmp_path: Path) -> 
     assert judge["template_data"] == yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("config", "field"),
-    [
-        pytest.param({}, "models", id="nothing"),
-        pytest.param(args(engine={"max_model_length": 1}), "max_model_length", id="unknown"),
-        pytest.param(args(engine={"device": "cpu"}, resources={"num_gpus": 1}), "num_gpus", id="c"),
-        pytest.param({"models": [{"name": "ingress", "kind": "rule"}]}, "ingress", id="name"),
-    ],
-)
+@pytest.mark.parametrize(("config", "field"), rows(__file__, "bad_files"))
 def test_a_bad_file_fails_before_anything_is_deployed(config: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         build_app(config)

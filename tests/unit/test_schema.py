@@ -36,16 +36,7 @@ def test_a_request_needs_only_a_response() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"response": "a\0b", "reference": "\0", "question": "\0"},
-        {"reference": " 18\n"},
-        {"reference": ["18"] * 64},
-        {"timeout_s": 1e-3},
-        {"timeout_s": 3600},
-        {"options": {"max_tokens": 5.0}},  # JSON Schema's integer
-        {"metadata": {"x": [2**64 - 1, -(2**63), 1e300, nested(31)]}},
-        {"id": "x" * 1024},
-    ],
+    [*rows(__file__, "within"), {"reference": ["18"] * 64}, {"id": "x" * 1024}],
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_value_within_its_limits_is_kept(fields: dict[str, Any]) -> None:

@@ -59,15 +59,7 @@ CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("section", "template", "message"),
     [
-        ("judge", "similarity", "no section label; choose from generate"),
-        ("judge", "/no/such.yaml", "cannot be read (No such file"),
-        ("judge", "x/solution.yaml", "rename 'solution.yaml'"),
-        ("judge", "nope", "or give the path of a .yaml file"),
-        ("judge", "pairwise", "no template is named 'pairwise'"),
-        ("judge", "{", "is not YAML"),
-        ("judge", "- a", "contains list"),
-        ("judge", "user: 3", "system: Field required"),
-        ("judge", "usr: x", "usr: unknown field (did you mean 'user'?)"),
+        *rows(__file__, "templates"),
         ("judge", PAIR, "shows a pair, and this section needs one that shows a response"),
         ("judge", CRITERION, "shows a criterion, and this section needs"),
         ("group", LABELLED, "shows a response, and this section needs one that shows a pair"),

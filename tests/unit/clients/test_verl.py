@@ -111,38 +111,10 @@ def test_the_hosts_of_rows_can_be_limited(service: FakeService, hosts: Any) -> N
     assert len(service.calls) == 2
 
 
-ROW = {
-    "problem": "How many?",
-    "model_name": "judge",
-    "temperature": 0.5,
-    "max_new_tokens": 64,
-    "split": "train",
-    "index": 7,
-    "prompt_template": "final_answer",
-}
-ASKED = {
-    "question": "How many?",
-    "model": "judge",
-    "template": "final_answer",
-    "group": "train/7",
-    "options": {"temperature": 0.5, "max_tokens": 64},
-}
-DETAILED = {"template": "detailed", "options": {"mode": "generate"}}
-
-
 @pytest.mark.parametrize(
     ("info", "asked"),
     [
-        (ROW, ASKED),
-        ({"prompt_template": "default"}, {}),
-        (
-            {"prompt_template": "default", "problem": "9?"},
-            {"template": "problem", "question": "9?"},
-        ),
-        ({"prompt_template": "{PROBLEM}..."}, {"template": "{PROBLEM}..."}),
-        ({"enable_thinking": True}, {"options": {"enable_thinking": True, "mode": "generate"}}),
-        ({"enable_thinking": False}, {"options": {"enable_thinking": False}}),
-        ({"prompt_template": "detailed"}, DETAILED),
+        *rows(__file__, "requests"),
         ({"question": math.nan, "model_name": math.nan, "rubric": None}, {}),
         ({"rubric": np.array([{"name": "a", "weight": None}])}, {"rubric": [{"name": "a"}]}),
     ],

@@ -7,6 +7,7 @@ import pytest
 import reward_serve_lab.cli.attack
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.attacks import crossed
+from tests.rows import rows
 from tests.unit.lab.fakes import FakeClient, invoke, reported, ruled, written
 
 
@@ -77,15 +78,7 @@ def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_pat
     assert "\x1b" not in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "none.jsonl"], "No such file"),
-        (["--data", "pyproject.toml"], "line 1: is not JSON"),
-        (["--out", "none/report.json"], "none/report.json"),
-        (["--family", "tool_tag"], "did you mean 'tool_tags'?"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "impossible"))
 def test_impossible_options_fail(client: FakeClient, arguments: list[object], message: str) -> None:
     result = invoke("attack", *arguments)
     assert (result.exit_code, message in result.stderr, client.asked) == (2, True, [])
