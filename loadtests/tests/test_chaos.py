@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
@@ -7,7 +9,14 @@ import pytest
 
 from loadtests.chaos import load
 from loadtests.chaos.__main__ import _run
-from loadtests.chaos.load import Outcome, RequestRecord, Tally, closed_loop, open_loop, outcome_of
+from loadtests.chaos.load import (
+    Outcome,
+    RequestRecord,
+    Tally,
+    closed_loop,
+    open_loop,
+    outcome_of,
+)
 from loadtests.chaos.questions import Question, Questions, marked, prose
 from loadtests.chaos.report import ALWAYS_ZERO, all_right, recovers, table, with_bounds
 from reward_serve.client import ServiceUnavailableError

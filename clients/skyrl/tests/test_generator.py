@@ -12,7 +12,11 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
 from reward_serve.client.rows import RefusedRowError
 from reward_serve_skyrl import register_envs
-from reward_serve_skyrl.config import JudgedTrainConfig, check_groups_meet, check_judging_overlaps
+from reward_serve_skyrl.config import (
+    JudgedTrainConfig,
+    check_groups_meet,
+    check_judging_overlaps,
+)
 from reward_serve_skyrl.main import check_first_rows, check_judge_answers
 from tests.fake_service import FakeService, Reply
 

@@ -1,5 +1,7 @@
 """Which replica each item of a batch goes to, and in which calls."""
 
+from __future__ import annotations
+
 import pickle
 import random
 from collections import Counter, defaultdict
@@ -9,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.dispatch import Placement, Share, first_choice, group_key, size_of
+from reward_serve.routing.dispatch import (
+    Placement,
+    Share,
+    first_choice,
+    group_key,
+    size_of,
+)
 
 Item = dict[str, Any]
 
@@ -30,7 +38,9 @@ def home(group: str, replicas: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("replicas", [2, 4])
 @pytest.mark.parametrize("batch", [1, 8, 512])
-def test_groups_stay_whole_and_replicas_even_whatever_the_pieces(replicas: int, batch: int) -> None:
+def test_groups_stay_whole_and_replicas_even_in_whatever_pieces_they_come(
+    replicas: int, batch: int
+) -> None:
     items = groups(64)
     random.Random(0).shuffle(items)
     placement = Placement()
