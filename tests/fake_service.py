@@ -1,7 +1,5 @@
 """The wire contract over HTTP without Ray Serve, for the tests of what calls it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -20,14 +18,7 @@ from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.base import RewardModel
 from reward_serve.reward_models.rule import RuleRewardModel
-from reward_serve.schema import (
-    REFUSED,
-    GroupRequest,
-    GroupResult,
-    ScoreResult,
-    Status,
-    failure,
-)
+from reward_serve.schema import REFUSED, GroupRequest, GroupResult, ScoreResult, Status, failure
 from reward_serve.version import __version__
 
 T = TypeVar("T")

@@ -1,7 +1,5 @@
 """The base of transports that stand in for a service."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

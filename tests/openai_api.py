@@ -5,8 +5,6 @@ tokens of a minute, not the reply ("the maximum of max_tokens and the estimated 
 guide to rate limits); requests that fail count too; both limits refill continuously.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Functions such as a deployer would write, for ``rule.function``."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import zlib

@@ -1,7 +1,5 @@
 """How long an event loop is kept from its other tasks."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine

@@ -3,8 +3,6 @@
 For the tests of trainers that ask by handle, from the environment of another interpreter.
 """
 
-from __future__ import annotations
-
 import sys
 
 import ray

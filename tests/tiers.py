@@ -4,8 +4,6 @@ A unit test needs no Ray, no vLLM, no torch, no other process and no network. Wh
 is checked as it is collected, what it starts and connects to while it runs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

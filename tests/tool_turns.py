@@ -1,7 +1,5 @@
 """What policies with a tool say, as texts in Hermes' format and as the messages they become."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

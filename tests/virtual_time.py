@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to whatever is due next: hours in milliseconds, no races."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import selectors

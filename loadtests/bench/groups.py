@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from random import Random

@@ -1,18 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from loadtests.load.corpus import (
-    Bursts,
-    Rollouts,
-    letters,
-    long_rows,
-    marked,
-    rows_of,
-)
+from loadtests.load.corpus import Bursts, Rollouts, letters, long_rows, marked, rows_of
 from reward_serve.schema import ScoreRequest
 from reward_serve_answers import verify_any
 from reward_serve_lab.evaluation.bulk import Row

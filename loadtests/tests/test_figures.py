@@ -1,7 +1,5 @@
 """The arithmetic of the reports."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

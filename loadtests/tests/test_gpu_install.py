@@ -1,7 +1,5 @@
 """What is carried to a machine with a GPU, and installed there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

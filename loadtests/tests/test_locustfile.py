@@ -1,7 +1,5 @@
 """Runs locust in its own process, since it patches sockets on import."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 `loadtests.load` has tests of its own, and `loadtests.rollout_overlap` needs SkyRL.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A GRPO run of examples/grpo whose processes die, with a fake engine and a fake judge."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -132,9 +130,7 @@ def test_a_run_survives_its_engine_and_its_rollout_worker(judge: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_a_run_that_is_ended_leaves_no_process_and_goes_on_from_its_last_step(
-    name: str, judge: str, tmp_path: Path
-) -> None:
+def test_an_ended_run_leaves_no_process_and_resumes(name: str, judge: str, tmp_path: Path) -> None:
     run = Run(judge, tmp_path, 4)
     run.await_steps(1)
     processes = run.descendants()

@@ -1,7 +1,5 @@
 """Serve's own router before policy servers; their engine is a stand-in that counts."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/how-to/several-machines.md, on several nodes in one machine."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -47,9 +45,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.timeout(600)
-def test_every_node_asks_and_the_end_leaves_what_the_cluster_served_before(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_every_node_asks_and_other_applications_stay(cluster: Cluster, tmp_path: Path) -> None:
     model = {"name": "rule", "kind": "rule", "resources": {"num_cpus": 1}}
     application = {
         "name": "reward",

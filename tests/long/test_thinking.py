@@ -1,7 +1,5 @@
 """Thinking through a real vLLM, on a Qwen3 whose weights say which token follows which."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
@@ -37,9 +35,7 @@ def tiny_qwen3(folder: Path) -> Path:
     backend.add_special_tokens([AddedToken(token, special=True) for token in TOKENS[:2]])
     template = resources.files("trl") / "chat_templates" / "qwen3.jinja"
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        eos_token=END,
-        chat_template=template.read_text(encoding="utf-8"),
+        tokenizer_object=backend, eos_token=END, chat_template=template.read_text(encoding="utf-8")
     )
     tokenizer.save_pretrained(folder)
     width = 320  # a place for each token

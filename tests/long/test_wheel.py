@@ -1,7 +1,5 @@
 """The wheel, installed beside this environment's packages and away from the clone."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -48,9 +46,7 @@ def _run(*command: object, cwd: Path = ROOT) -> str:
     ).stdout
 
 
-def test_it_carries_every_deployments_file_and_the_requirements(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_it_has_every_deployments_file_and_requirements(installed: Path, tmp_path: Path) -> None:
     command = installed / "reward-serve"
     listed = _run(command, "deployments", "list", cwd=tmp_path).splitlines()
     assert [line.split()[0] for line in listed] == list(deployments_files())

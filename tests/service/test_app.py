@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +15,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import ModelConfig
 from reward_serve.keys import digest_of
 from reward_serve.replica.admission import replicas_for_items
+from tests.rows import rows
 
 GATEWAY: dict[str, Any] = {
     "models": [{"name": "judge", "application": "a"}, {"name": "rule", "application": "b"}],
@@ -51,19 +50,8 @@ def test_tensor_parallelism_takes_its_gpus_in_one_bundle_on_one_node(size: int) 
     assert options["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": size}
 
 
-@pytest.mark.parametrize(
-    ("fields", "num_cpus", "num_gpus"),
-    [
-        pytest.param({"engine": {"device": "cuda"}}, 1.0, 1.0, id="one gpu"),
-        pytest.param({"resources": {"num_gpus": 0.1}}, 1.0, 0.1, id="a share"),
-        pytest.param({"resources": {"num_cpus": 3, "num_gpus": 1}}, 3.0, 1.0, id="cores beside"),
-        pytest.param({}, 2.0, 0.0, id="cpu"),
-        pytest.param({"engine": {"device": "cpu"}}, 2.0, 0.0, id="cpu, said"),
-    ],
-)
-def test_up_to_one_gpu_is_asked_of_the_actor_alone(
-    fields: dict[str, Any], num_cpus: float, num_gpus: float
-) -> None:
+@pytest.mark.parametrize(("fields", "num_cpus", "num_gpus"), rows(__file__, "gpus"))
+def test_one_gpu_is_of_the_actor(fields: dict[str, Any], num_cpus: float, num_gpus: float) -> None:
     options = deployment_options(model(**fields))
     assert options["ray_actor_options"] == {"num_cpus": num_cpus, "num_gpus": num_gpus}
     assert [option for option in options if option.startswith("placement_group")] == []
@@ -107,9 +95,7 @@ def test_the_actor_fits_into_its_bundle(resources: dict[str, Any]) -> None:
         pytest.param({"engine": {"max_num_seqs": 512}}, id="large engine"),
     ],
 )
-def test_serve_never_holds_back_calls_that_the_replica_has_room_for(
-    fields: dict[str, Any],
-) -> None:
+def test_serve_holds_back_no_call_that_the_replica_has_room_for(fields: dict[str, Any]) -> None:
     config = model(**fields)
     assert config.max_concurrent_items is not None
     items = config.max_concurrent_items + config.max_queued_items
@@ -200,15 +186,7 @@ def test_a_replica_receives_the_content_of_its_template_file(tmp_path: Path) -> 
     assert judge["template_data"] == yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("config", "field"),
-    [
-        pytest.param({}, "models", id="nothing"),
-        pytest.param(args(engine={"max_model_length": 1}), "max_model_length", id="unknown"),
-        pytest.param(args(engine={"device": "cpu"}, resources={"num_gpus": 1}), "num_gpus", id="c"),
-        pytest.param({"models": [{"name": "ingress", "kind": "rule"}]}, "ingress", id="name"),
-    ],
-)
+@pytest.mark.parametrize(("config", "field"), rows(__file__, "bad_files"))
 def test_a_bad_file_fails_before_anything_is_deployed(config: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         build_app(config)
@@ -220,9 +198,7 @@ def test_infinite_cores_are_an_error_of_the_file() -> None:
         build_app(args(resources={"num_cpus": math.inf}))
 
 
-def test_the_ingress_is_bound_to_digests_and_never_to_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ingress_has_digests_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys"
     file.touch(mode=0o600)
     file.write_text("one: key-number-one-0123\n", encoding="utf-8")

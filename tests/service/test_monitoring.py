@@ -1,7 +1,5 @@
 """The dashboard and the alerts of deploy/monitoring; loadtests/monitoring.py runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -13,6 +11,7 @@ import pytest
 from deploy.monitoring import generate
 from deploy.monitoring.generate import FOLDER, files
 from docs.generate import metrics
+from tests.rows import rows
 
 PROMTOOL = shutil.which(
     Path(os.environ.get("PROMETHEUS", "prometheus")).with_name("promtool")
@@ -33,16 +32,7 @@ def test_every_metric_is_in_a_panel_that_says_what_it_counts() -> None:
         assert any(name in target["expr"] for target in panel["targets"])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("serve_items{", "serve_item{", "ray_reward_serve_item is not a metric of a replica"),
-        ('outcome="misses"', 'result="misses"', "cache_total has no label {'result'}"),
-        ("sum by (source, template)", "sum by (model)", "requests_total has no label {'model'}"),
-        ("quantiles: ray_reward_serve_queue_seconds", "queries: {}", "no panel shows ray_reward"),
-        ("audits_total[30m]", "audit_total[30m]", "audit_total is not a metric"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), rows(__file__, "errors"))
 def test_a_query_of_what_is_not_defined_and_a_metric_that_is_not_shown_are_errors(
     old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """The format suite: labelled answers in every shape a policy writes, none of them disputable."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from pathlib import Path

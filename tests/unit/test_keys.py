@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -11,23 +9,14 @@ import pytest
 
 from reward_serve.config.base import ConfigError
 from reward_serve.keys import digest_of, read_key, read_key_digests, use_ray_token
+from tests.rows import rows
 
 ONE = "0123456789abcdef"
 TWO = "fedcba9876543210/+~._-=="
 BOTH = {"one": digest_of(ONE), "two": digest_of(TWO)}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "key"),
-    [
-        ("key", "\ufeff secret==\r\n", "secret=="),
-        ("key", "a-b_c.d~e+f/g=", "a-b_c.d~e+f/g="),
-        (".env", "\ufeffKEY=secret\r\n", "secret"),
-        ("judge.env", "# mine\nexport KEY='secret'  # not theirs", "secret"),
-        (".env.local", 'OTHER=1\nKEY="secret"\n', "secret"),
-        (".env", "KEY=a${HOME}b", "a${HOME}b"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "key"), rows(__file__, "keys"))
 def test_a_file_is_the_key_or_sets_it(tmp_path: Path, name: str, text: str, key: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert read_key(str(tmp_path / name), "KEY") == key
@@ -71,9 +60,7 @@ def fault(file: Path | None = None, variable: str | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_service_reads_its_keys_from_a_file_and_a_variable(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_in_a_file_and_a_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_key_digests(None, None) == {}
     file.write_text(f"# trainers\n\none: {ONE}\r\n  two:{TWO}  \n", encoding="utf-8-sig")
     assert read_key_digests(str(file), None) == BOTH
@@ -100,9 +87,7 @@ def test_a_service_reads_its_keys_from_a_file_and_a_variable(
         pytest.param("one: kéykéykéykéykéykéy\n", ["line 1", "letters, digits"], id="accents"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_reported_without_a_key(
-    file: Path, text: str, parts: list[str]
-) -> None:
+def test_a_useless_file_is_reported_without_a_key(file: Path, text: str, parts: list[str]) -> None:
     file.write_text(text, encoding="utf-8")
     message = fault(file)
     assert message.startswith(f"server.api_keys_file: {str(file)!r}")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -10,9 +8,7 @@ from reward_serve.lines import LineFile
 logger = logging.getLogger("reward_serve.test_lines")
 
 
-def test_on_a_full_disk_lines_are_lost_with_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "lines"
     file = LineFile(path, logger)
     file.create()

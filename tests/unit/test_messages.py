@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
+from tests.rows import rows
 
 TASK = {"role": "user", "content": "What is 12 + 30?"}
 CALL = {
@@ -22,37 +21,13 @@ def called(call: Any) -> str:
     return (turn.tool_calls or [])[0].shown
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"name": "add", "arguments": {"x": 1, "y": "é"}},
-        {"name": "add", "arguments": '{"x":1,"y":"é"}'},
-        {"id": "b", "function": {"name": "add", "arguments": {"x": 1, "y": "é"}}},
-        {"function": {"name": "add", "arguments": '{ "x": 1,\n"y": "\\u00e9"}'}, "index": None},
-        {"index": 0, "type": None, "function": {"name": "add", "arguments": '{"x":1,"y":"é"}'}},
-        {"id": "b", "type": "function", "name": "add", "arguments": '{"x":1,"y":"é"}'},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("call", rows(__file__, "calls"))
 def test_the_same_call_is_the_same_in_each_form(call: Any) -> None:
     assert called(call) == '{"name": "add", "arguments": {"x": 1, "y": "é"}}'
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", '""'),
-        (None, '""'),
-        ('{"x": 1', '"{\\"x\\": 1"'),
-        ("[1]", '"[1]"'),
-        ([1], '"[1]"'),
-        ('{"x": 1e999}', '"{\\"x\\": 1e999}"'),
-        ('{"x": 1, "x": 2}', '"{\\"x\\": 1, \\"x\\": 2}"'),
-        ('{"x": "\\ud800"}', '{"x": "\\ud800"}'),
-    ],
-)
-def test_arguments_that_are_no_json_object_are_shown_as_they_are(
-    arguments: Any, expected: str
-) -> None:
+@pytest.mark.parametrize(("arguments", "expected"), rows(__file__, "arguments"))
+def test_arguments_of_no_json_object_are_shown_unchanged(arguments: Any, expected: str) -> None:
     assert (
         called({"name": "f", "arguments": arguments}) == f'{{"name": "f", "arguments": {expected}}}'
     )

@@ -1,7 +1,5 @@
 """Critiques in TRL 1.16's own SDPOTrainer: which teacher prompts they reach, and no policy's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Real: chat template, parsing of calls, tools, rewards, a training step. Fake: the sampled texts.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Undecided samples in TRL 1.16's own GRPOTrainer: what is left out, and what still counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

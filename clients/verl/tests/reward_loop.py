@@ -17,11 +17,7 @@ LENGTH = 24
 
 
 def configured(
-    url: str | None,
-    tokenizer: Path,
-    manager: str = "naive",
-    use_v1: bool = True,
-    **settings: Any,
+    url: str | None, tokenizer: Path, manager: str = "naive", use_v1: bool = True, **settings: Any
 ) -> DictConfig:
     """The part of verl's configuration that decides the reward.
 

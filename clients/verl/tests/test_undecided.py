@@ -166,12 +166,7 @@ def trained(batch: Any, pad_to: int, mode: str) -> torch.Tensor:
     return gradient(rows, rows["advantages"], mode, pad_to)
 
 
-def without(
-    groups: Sequence[Sequence[str]],
-    tokenizer: Any,
-    mode: str,
-    size: int,
-) -> torch.Tensor:
+def without(groups: Sequence[Sequence[str]], tokenizer: Any, mode: str, size: int) -> torch.Tensor:
     """verl's gradient of the decided samples alone, as if no other had ever been sampled."""
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
     decided = [(n, r) for n, group in enumerate(groups) for r in group if r in REWARD]

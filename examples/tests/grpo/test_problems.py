@@ -1,7 +1,5 @@
 """The task, the data set in its place, the warm-up's solutions and the policy's prompt."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import resources

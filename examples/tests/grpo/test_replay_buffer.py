@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from examples.grpo.replay_buffer import ReplayBuffer
 from examples.grpo.samples import Group, Sample, group_advantages
 from examples.grpo.settings import Settings

@@ -3,8 +3,6 @@
 SkyPilot has an environment of its own: ``SKYPILOT_PYTHON``, which `make test-all` builds and sets.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

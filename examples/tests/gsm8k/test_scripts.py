@@ -1,7 +1,5 @@
 """The launch scripts' own behaviour; SkyRL reads their settings in clients/skyrl/tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two architectures of profiles, with random weights: served by folder, each gives a verdict."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,7 +1,5 @@
 """On the real base model, a few steps of two prompts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -73,9 +71,7 @@ def test_what_a_reader_would_put_for_the_reference_is_to_be_learnt(
     assert tokenizer.decode(prompts.label_ids[prompt.label]) == str(int(correct))
 
 
-def test_prompts_that_share_their_static_text_have_the_logits_of_whole_ones(
-    trained: Trainer,
-) -> None:
+def test_prompts_that_share_static_text_have_the_logits_of_whole_ones(trained: Trainer) -> None:
     long = "She packs 7 boxes of 24 pears, which makes 168 pears in all.\n#### 168"
     prompts = [
         trained.prompts.of(Example(response, reference, True, ""))
@@ -115,9 +111,7 @@ def test_a_batch_divided_among_workers_teaches_as_a_whole_one(base: Path) -> Non
     assert losses[0][0][1] == losses[1][0][1]
 
 
-def test_an_interrupted_run_ends_as_one_that_was_not(
-    trained: Trainer, base: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_ends_as_any_other(trained: Trainer, base: Path, tmp_path: Path) -> None:
     first = Trainer(RECIPE, base, "cpu")
     for batch in batches(first, MATERIAL):
         first.train(batch)
@@ -155,9 +149,7 @@ def test_the_adapter_is_small_names_no_path_and_merges(trained: Trainer, tmp_pat
     assert all("lora_" in name for name in load_file(weights))
 
 
-def test_the_card_says_what_was_measured_and_what_is_right(
-    trained: Trainer, tmp_path: Path
-) -> None:
+def test_the_card_says_what_was_measured_and_is_right(trained: Trainer, tmp_path: Path) -> None:
     report = evaluate(trained, MATERIAL, 6) | {"minutes": 0.1}
     report |= {"false_accept_rate": 0.25, "false_reject_rate": 0.5}
     write_card(tmp_path, RECIPE, trained.template, "openai/gsm8k", report)

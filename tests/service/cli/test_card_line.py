@@ -1,7 +1,5 @@
 """What ``serve`` prints of a judge's card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

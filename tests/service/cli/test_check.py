@@ -1,7 +1,5 @@
 """``check`` and ``schema``, and the commands for the shipped files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from reward_serve.cli.shipped import deployments_files, template_files
+from tests.rows import rows
 from tests.service.cli.test_serve import has_build
 from tests.unit.cli.test_main import invoke
 
@@ -44,17 +43,14 @@ def test_it_prints_what_replicas_ask_for_and_the_sum() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "code", "fault"),
     [
+        *rows(__file__, "mistakes"),
         ("a.yaml", RULE % "kind: rule, rule: {verifer: exact}", 1, "models.0.rule.verifer: unkno"),
-        ("a.yaml", "models: [{name: a, kind: rule}]", 1, "a.yaml: has no applications; write them"),
-        ("a.yaml", "- [", 1, "a.yaml: cannot be read"),
         (
             "a.yaml",
             RULE % "kind: remote, remote: {model: a, base_url: 127.0.0.1:8001/v1}",
             1,
             "models.0.remote.base_url: String should match pattern '^https?://.' (found '127.0.0.1",
         ),
-        ("none.yaml", None, 2, "none.yaml: there is no such file; the shipped"),
-        ("judge.json", None, 2, "judge.json: must end in"),
     ],
 )
 def test_a_mistake_is_named(
@@ -73,18 +69,7 @@ def test_a_mistake_is_named(
     assert fault in " ".join(result.stderr.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(
-    ("fields", "warning"),
-    [
-        ("kind: judge, engine: {model: /none/m}", "engine.model: there is no folder '/none/m'"),
-        ("kind: judge, engine: {model: ~/none}", "engine.model: there is no folder '~/none'"),
-        ("kind: judge, engine: {adapter: /none/lora}", "engine.adapter: /none/lora has no adapter"),
-        (
-            "kind: rule, rule: {verifier: function, function: 'brevity:scroe'}",
-            "rule.function: 'brevity:scroe' cannot be imported (ModuleNotFoundError",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("fields", "warning"), rows(__file__, "warnings"))
 def test_what_only_this_machine_lacks_is_a_warning(
     fields: str, warning: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,9 +81,7 @@ def test_what_only_this_machine_lacks_is_a_warning(
     assert f"on this machine, rule: {warning}" in result.stderr
 
 
-def test_paths_in_a_file_are_relative_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_files_paths_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     has_build(monkeypatch, "cpu")
     beside = tmp_path / "own"
     beside.mkdir()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib.metadata
 from pathlib import Path
 
@@ -78,9 +76,7 @@ def test_the_bundled_judge(prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
-def test_an_environment_is_compared_with_the_pinned_one(
-    monkeypatch: pytest.MonkeyPatch, build: Build
-) -> None:
+def test_an_environment_is_compared_to_pins(monkeypatch: pytest.MonkeyPatch, build: Build) -> None:
     lines = requirements_file(build).read_text(encoding="utf-8").splitlines()
     pinned = [line.partition("==") for line in lines if line and not line.lstrip().startswith("#")]
     pins = {name.replace("-", "_"): version.split("+")[0] for name, _, version in pinned}

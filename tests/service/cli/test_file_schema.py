@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from reward_serve.cli.file_schema import checked
 from reward_serve.config.base import ConfigError
+from tests.rows import rows
 
 RULE = {"models": [{"name": "rule", "kind": "rule"}]}
 
@@ -15,31 +14,7 @@ def file(application: dict[str, Any] | None = None, **fields: Any) -> dict[str, 
     return {"applications": [path | (application or {})], **fields}
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (
-            file(http_options={"hots": "127.0.0.1"}),
-            "http_options.hots: unknown field; did you mean 'host'?",
-        ),
-        (file(http_options={"port": "eighty"}), "(found 'eighty')"),
-        (file(http_options={"host": ""}), "http_options.host: String should have at least 1"),
-        (file(host="127.0.0.1"), "host: unknown field; move it to http_options.host"),
-        (file(models=[]), "models: unknown field; move it to args.models of an application"),
-        ({"applications": file()["applications"][0]}, "applications: must be a list (found a map"),
-        (file({"route_prefix": "x"}), "applications.0.route_prefix: String should match"),
-        (
-            file({"import_path": "reward_serve.app:build_ap"}),
-            "applications.0.import_path: must be reward_serve.app:build_app or "
-            "reward_serve.app:build_gateway (found 'reward_serve.app:build_ap')",
-        ),
-        (
-            file({"deployments": [{"name": "rule", "num_replica": 2}]}),
-            "applications.0.deployments.0.num_replica: unknown field; did you mean 'num_replicas'?",
-        ),
-        (file({"args": {"models": []}}), "args: models"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), rows(__file__, "invalid"))
 def test_invalid_fields_are_refused_by_name(content: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         checked(content)
@@ -47,15 +22,7 @@ def test_invalid_fields_are_refused_by_name(content: dict[str, Any], expected: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("http", "host", "is_open", "url"),
-    [
-        ({}, "127.0.0.1", False, "http://127.0.0.1:8000/judge"),
-        ({"port": 8001}, "127.0.0.1", False, "http://127.0.0.1:8001/judge"),
-        ({"host": "0.0.0.0"}, "0.0.0.0", True, "http://127.0.0.1:8000/judge"),
-        ({"host": "::1"}, "::1", False, "http://[::1]:8000/judge"),
-    ],
-)
+@pytest.mark.parametrize(("http", "host", "is_open", "url"), rows(__file__, "interfaces"))
 def test_all_interfaces_are_bound_only_if_the_file_says_so(
     http: dict[str, Any], host: str, is_open: bool, url: str
 ) -> None:

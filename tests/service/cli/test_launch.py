@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import socket
 from io import StringIO
 from types import SimpleNamespace
@@ -30,9 +28,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, *statuses: tuple[str, str], timeout_s:
     return out.getvalue()
 
 
-def test_it_waits_until_an_application_runs_fails_or_takes_too_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_waits_until_an_application_runs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = ("DEPLOYING", "1 replica waits for CPU: 9, available: 2")
     printed = wait(monkeypatch, ("DEPLOYING", ""), waits, waits, ("RUNNING", ""))
     assert printed.splitlines() == [

@@ -1,7 +1,5 @@
 """Profiles: what ``serve MODEL`` sets for a model that it knows, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -18,6 +16,7 @@ from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.comparison import sampling_of
 from reward_serve.schema import Options, Status
 from reward_serve.templates import read_verdict
+from tests.rows import rows
 from tests.service.cli.test_serve import application, dry_run, judge
 from tests.service.engines.test_tokenizer import byte_level, hub_tokenizer
 from tests.unit.cli.test_main import invoke
@@ -96,27 +95,7 @@ def test_vllms_own_parser_takes_the_arguments_of_every_profile(tmp_path: Path) -
             assert ReasoningParserManager.get_reasoning_parser(parsed.reasoning_parser)
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("qwen/qwen3-8b", "qwen3"),
-        ("my-Qwen3-8B-tuned", "qwen3"),
-        ("RedHatAI/Qwen3-8B-FP8-dynamic", "qwen3"),
-        ("Qwen/Qwen3-30B-A3B-Thinking-2507-FP8", "qwen3-2507-thinking"),
-        ("me/Skywork-Reward-V2-Qwen3-8B-mine", "skywork-reward-v2"),
-        ("Skywork/Skywork-Reward-Llama-3.1-8B-v0.2", "bradley-terry"),
-        ("Ray2333/GRM-Llama3-8B-rewardmodel-ft", "bradley-terry"),
-        ("./xVerify-7B-I", "xverify"),
-        ("./gpt-5-mini", None),  # a folder
-        ("someone/gpt-5-mini", None),
-        ("gpt-5-chat-latest", None),
-        ("gpt-5.4-mini", "gpt-5"),
-        ("gpt-4o-mini-2024-07-18", "gpt-4"),
-        ("gpt-4o-mini-transcribe", None),
-        ("Qwen/Qwen3-18B", None),
-        ("org/model", None),
-    ],
-)
+@pytest.mark.parametrize(("model", "name"), rows(__file__, "names"))
 def test_a_profile_is_found_by_the_longest_name(model: str, name: str | None) -> None:
     profile = find_profile(model)
     assert (profile and profile.name) == name
@@ -193,33 +172,7 @@ def test_a_prompt_is_refused_where_it_has_no_use(tmp_path: Path) -> None:
         assert fault in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("model", "text", "label", "score"),
-    [
-        ("opencompass/CompassVerifier-7B", "A", "A", 1.0),
-        ("opencompass/CompassVerifier-7B", " B", "B", 0.0),
-        ("opencompass/CompassVerifier-7B", "C", None, None),
-        ("opencompass/CompassVerifier-7B", "A is likely.\nFinal: \\boxed{B} - WRONG", "B", 0.0),
-        ("opencompass/CompassVerifier-7B", "Both are 18.\n\\boxed{C} - REFUSAL", None, None),
-        ("opencompass/CompassVerifier-7B", "Analysis: they agree.", None, None),
-        ("TIGER-Lab/general-verifier", "Equal.\nFinal Decision: Yes", "Yes", 1.0),
-        ("TIGER-Lab/general-verifier", "Final Decision: Yes? Final Decision: No", "No", 0.0),
-        ("opencompass/CompassVerifier-7B", "A careful look: they differ, so B", None, None),
-        ("opencompass/CompassVerifier-7B", "**B**", "B", 0.0),
-        ("opencompass/CompassVerifier-7B", "It says \\boxed{A}. Final Judgment: B", None, None),
-        ("TIGER-Lab/general-verifier", "They are equal.", None, None),
-        ("TIGER-Lab/general-verifier", "**Final Decision:** No", "No", 0.0),
-        ("TIGER-Lab/general-verifier", "Final Decision: Yes, it says. It is wrong.", None, None),
-        ("IAAR-Shanghai/xVerify-0.5B-I", "[Correct]", "Correct", 1.0),
-        ("IAAR-Shanghai/xVerify-0.5B-I", "Incorrect", "Incorrect", 0.0),
-        ("IAAR-Shanghai/xVerify-0.5B-I", "Perhaps", None, None),
-        ("IAAR-Shanghai/xVerify-0.5B-I", "Not Correct", None, None),
-        ("my-xVerify", "Incorrect", "Incorrect", 0.0),
-        ("zhangchenxu/TinyV-1.5B", "not True", None, None),
-        ("zhangchenxu/TinyV-1.5B", "True", "True", 1.0),
-        ("zhangchenxu/TinyV-Qwen3-1.7B-Think", "True?</think>\n\nFalse", "False", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("model", "text", "label", "score"), rows(__file__, "verdicts"))
 def test_a_verifiers_verdict_is_read_as_its_card_says(
     model: str, text: str, label: str | None, score: float | None, tmp_path: Path
 ) -> None:
@@ -232,9 +185,7 @@ def test_a_verifiers_verdict_is_read_as_its_card_says(
 
 
 @pytest.mark.parametrize("braces", [1, 2])
-def test_a_cards_prompt_is_asked_word_for_word_and_its_fields_stay_text(
-    braces: int, tmp_path: Path
-) -> None:
+def test_a_cards_prompt_is_asked_as_it_is_and_fields_stay_text(braces: int, tmp_path: Path) -> None:
     text = PROMPT
     for name in ("question", "gold_answer", "llm_response"):
         text = text.replace(f"{{{name}}}", "{" * braces + name.upper() + "}" * braces)
@@ -278,31 +229,12 @@ def test_an_endpoints_model_has_its_own_settings_and_no_others() -> None:
         assert configured.remote.model_dump().items() >= expected.items()
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "Qwen/Qwen3-8B-Base",
-        "nvidia/Llama-3.3-70B-Instruct-Reward",
-        "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B",
-        "org/Qwen3-8B-PRM",
-        "nvidia/Qwen3-32B-GenRM",
-        "openai/gpt-oss-safeguard-20b",
-        "gpt-5.2-chat-latest",
-    ],
-)
+@pytest.mark.parametrize("model", rows(__file__, "other_kinds"))
 def test_a_name_that_says_of_another_kind_of_model_has_no_profile(model: str) -> None:
     assert find_profile(model) is None
 
 
-@pytest.mark.parametrize(
-    ("model", "word"),
-    [
-        ("openbmb/Eurus-RM-7b", "rm"),
-        ("nvidia/Nemotron-4-340B-Reward", "reward"),
-        ("org/Qwen3-8B-PRM", "prm"),
-        ("./my-reward-model", "reward"),
-    ],
-)
+@pytest.mark.parametrize(("model", "word"), rows(__file__, "reward_models"))
 def test_a_reward_model_is_not_taken_for_a_judge(model: str, word: str) -> None:
     refused = invoke("serve", model, "--dry-run")
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -1,7 +1,5 @@
 """``serve``: the file that it makes of its options, what it refuses, and a service of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -34,6 +32,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel
 from reward_serve.config.resolve import Build
 from tests.fake_service import dead_url, free_port
+from tests.rows import rows
 from tests.unit.cli.test_main import invoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,23 +87,7 @@ def test_a_hub_id_over_two_gpus() -> None:
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("build", "arguments", "device", "gpus"),
-    [
-        ("cpu", [QWEN], "cpu", 0.0),
-        ("cpu", [QWEN, "--gpus", 1], "cuda", 1.0),
-        ("cpu", [QWEN, "--device", "cuda"], "cuda", 1.0),
-        ("cpu", ["bundled", "--device", "cuda"], "cuda", 0.1),
-        ("cpu", [], "cpu", 0.0),
-        ("cuda", [], "cuda", 0.1),
-        ("cuda", ["--gpus", 0.2], "cuda", 0.2),
-        ("cuda", [QWEN], "cuda", 1.0),
-        ("cuda", [QWEN, "--gpus", 0.5], "cuda", 0.5),
-        (None, [QWEN], "cuda", 1.0),
-        (None, [QWEN, "--device", "cpu"], "cpu", 0.0),
-        (None, [QWEN, "--gpus", 0], "cpu", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("build", "arguments", "device", "gpus"), rows(__file__, "devices"))
 def test_a_model_runs_where_the_options_say_or_the_installed_vllm_can(
     monkeypatch: pytest.MonkeyPatch,
     build: Build | None,
@@ -139,15 +122,9 @@ def test_fields_and_keys_are_set_in_any_file(model: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["judge.yaml", "--tp", 2], "--tp"),
-        (["judge.yaml", "--device", "cuda"], "--device"),
-        (["--replicas", "many"], "MIN:MAX"),
-        (["--replicas", "4:1"], "max_replicas"),
-        (["--template", "none"], "template"),
+        *rows(__file__, "invalid"),
         ([QWEN, "--tp", 2, "--gpus", 1], "num_gpus"),
         ([QWEN, "--device", "cpu", "--tp", 2], "tensor_parallel_size"),
-        (["--set", "judge.max_token=1"], "judge.max_token: unknown field; did you mean"),
-        (["--template", "graded", "--set", "judge.rules_first=true"], "'graded' has no rules"),
     ],
 )
 def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: str) -> None:
@@ -156,9 +133,7 @@ def test_invalid_arguments_are_refused_by_name(arguments: list[object], fault: s
     assert fault in result.stderr
 
 
-def test_what_cannot_be_served_ends_in_one_line_before_ray_starts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_cannot_be_served_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", dead_url())
@@ -267,9 +242,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),  # as systemd does
     ],
 )
-def test_it_serves_until_a_signal_and_leaves_no_process(
-    number: signal.Signals, to_group: bool, service: Service
-) -> None:
+def test_signals_leave_no_process(number: signal.Signals, to_group: bool, service: Service) -> None:
     until(service.serves, 400, service.log)
     with HttpRewardClient(service.url) as client:
         assert client.score({"response": "#### 18", "reference": "18"}).score == 1.0

@@ -158,9 +158,7 @@ def behind(monkeypatch: pytest.MonkeyPatch, description: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("model", [None, "rule"])
-async def test_each_request_goes_to_the_model_that_it_names(
-    model: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_items_go_to_their_model(model: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     applications = {"judge": "door", "rule": "cheap"}  # as a gateway says
     behind(monkeypatch, {"applications": applications, "aliases": {"Qwen/Qwen3-32B": "judge"}})
     named = ["rule", "Qwen/Qwen3-32B", "judge", "jugde", None]
@@ -189,9 +187,7 @@ async def test_a_batch_above_the_services_limit_is_split(monkeypatch: pytest.Mon
     assert [(r.id, r.status) for r in results] == [(str(n), Status.OK) for n in range(5)]
 
 
-def test_threads_share_one_connection_which_is_tried_again_if_it_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_share_a_connection_and_retry_a_failed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
     def get(app: str) -> Door:

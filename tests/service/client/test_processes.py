@@ -1,7 +1,5 @@
 """Clients of processes that fork, and of callers who are interrupted."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from reward_serve.client import (
-    NotConnectedError,
-    RewardClient,
-    connect,
-)
+from reward_serve.client import NotConnectedError, RewardClient, connect
 from reward_serve.client.transport import own_loop
 from tests.fake_service import FakeService
 
@@ -58,9 +52,7 @@ def test_by_handle_a_forked_process_refuses_at_once(monkeypatch: pytest.MonkeyPa
     after_fork(work)
 
 
-def test_a_client_works_after_an_interrupt_while_submitting(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_client_works(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     client = connect(url=service.url, timeout_s=5)
     loop = own_loop()
     wake = loop.call_soon_threadsafe

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
 from reward_serve.config.resolve import Build, resolve
 from reward_serve.rubrics import Criterion
+from tests.rows import rows
 
 TEMPLATES = Path(reward_serve.templates.__file__).parent
 
@@ -39,17 +38,7 @@ def fault(**fields: Any) -> str:
     return text.removeprefix("args: ")
 
 
-@pytest.mark.parametrize(
-    ("build", "resources", "runs"),
-    [
-        ("cuda", {}, False),
-        ("cuda", {"num_gpus": 0.1}, True),
-        ("cuda", {"runtime_env": {"env_vars": {"A": "1"}}}, False),
-        ("cuda", {"runtime_env": {"py_executable": "/cpu/bin/python"}}, True),
-        ("cpu", {}, True),
-        (None, {}, True),
-    ],
-)
+@pytest.mark.parametrize(("build", "resources", "runs"), rows(__file__, "builds"))
 def test_an_engine_on_cores_needs_a_vllm_with_kernels_for_them(
     monkeypatch: pytest.MonkeyPatch, build: Build | None, resources: dict[str, Any], runs: bool
 ) -> None:
@@ -70,15 +59,7 @@ CRITERION = (TEMPLATES / "rubrics/rubric.yaml").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("section", "template", "message"),
     [
-        ("judge", "similarity", "no section label; choose from generate"),
-        ("judge", "/no/such.yaml", "cannot be read (No such file"),
-        ("judge", "x/solution.yaml", "rename 'solution.yaml'"),
-        ("judge", "nope", "or give the path of a .yaml file"),
-        ("judge", "pairwise", "no template is named 'pairwise'"),
-        ("judge", "{", "is not YAML"),
-        ("judge", "- a", "contains list"),
-        ("judge", "user: 3", "system: Field required"),
-        ("judge", "usr: x", "usr: unknown field (did you mean 'user'?)"),
+        *rows(__file__, "templates"),
         ("judge", PAIR, "shows a pair, and this section needs one that shows a response"),
         ("judge", CRITERION, "shows a criterion, and this section needs"),
         ("group", LABELLED, "shows a response, and this section needs one that shows a pair"),
@@ -124,15 +105,7 @@ def test_a_replica_needs_no_template_file(tmp_path: Path) -> None:
     assert config == AppConfig.parse(args(judge={"template": str(file), "mode": "generate"}))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read"),
-        ("- [", "cannot be read"),
-        ("- {name: brief}", "0.text: Field required"),
-        ("- {name: brief, text: It is brief.}", None),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), rows(__file__, "rubric_files"))
 def test_a_rubric_file_is_read_where_the_application_is_built(
     content: str | None, message: str | None, tmp_path: Path
 ) -> None:

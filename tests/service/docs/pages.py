@@ -1,7 +1,5 @@
 """The code blocks of a documentation page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

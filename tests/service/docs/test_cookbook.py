@@ -1,7 +1,5 @@
 """Every page of the cookbook runs as it stands, with what needs a model's weights as a dry run."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

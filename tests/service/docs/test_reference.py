@@ -1,7 +1,5 @@
 """The generated reference is that of the code, and nothing links to nowhere."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Preparing the bundled judge; only the packaged file and the conversion are fakes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -73,9 +71,7 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_it_is_made_once_and_each_step_is_reported(
-    conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_made_in_steps(conversion: FakeConversion, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     folder = prepare_bundled(steps.append)
     assert steps == ["checking the packaged weights", "converting", "writing checksums"]
@@ -110,9 +106,7 @@ def test_int8_is_made_once_of_the_whole_model_and_again_if_it_is_damaged(
     assert (len(sources), conversion.count) == (2, 1)
 
 
-def test_each_adapter_is_merged_into_a_folder_of_its_own(
-    conversion: FakeConversion, tmp_path: Path
-) -> None:
+def test_adapters_are_merged_into_own_folders(conversion: FakeConversion, tmp_path: Path) -> None:
     mine = tmp_path / "adapter"
     mine.mkdir()
     with pytest.raises(BundledModelError, match=r"no adapter_config\.json and no .*PEFT"):
@@ -150,9 +144,7 @@ def test_a_damaged_folder_is_made_again(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28)])
-def test_a_conversion_that_raises_leaves_nothing_behind(
-    error: BaseException, conversion: FakeConversion
-) -> None:
+def test_failed_conversions_leave_nothing(error: BaseException, conversion: FakeConversion) -> None:
     conversion.error = error
     with pytest.raises(type(error)):
         prepare_bundled()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys
@@ -52,9 +50,7 @@ def test_an_owned_engine_and_its_workers_die_with_their_killed_owner() -> None:
     assert not runs(core) and not runs(worker)
 
 
-def test_the_owner_itself_and_unowned_processes_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_owner_and_unowned_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REWARD_SERVE_ENGINE_OWNER", raising=False)
     install()
     monkeypatch.setenv("REWARD_SERVE_ENGINE_OWNER", "before")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -45,9 +43,7 @@ def test_memory_use_follows_the_replicas_share_of_a_gpu_unless_said(
     assert arguments(config, num_gpus)["gpu_memory_utilization"] == pytest.approx(utilization)
 
 
-def test_a_cpus_engine_uses_the_replicas_cores_and_what_the_operator_set_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_cpus_engine_has_its_replicas_cores_if_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"OMP_NUM_THREADS": "2", "TORCHDYNAMO_DISABLE": "1", "VLLM_CONFIGURE_LOGGING": "0"}
     variables |= {"REWARD_SERVE_ENGINE_OWNER": str(os.getpid()), "HF_HUB_OFFLINE": "1"}
     environment = {"VLLM_LOGGING_LEVEL": "DEBUG", "OMP_NUM_THREADS": "99"}  # Ray sets the latter
@@ -80,9 +76,7 @@ def test_the_bundled_model_is_prepared_in_its_form(
     assert locate(EngineConfig.model_validate(settings)) == asked
 
 
-def test_a_folder_or_a_hub_id_is_checked_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_or_hub_id_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="there is no folder"):
         locate(EngineConfig(model=str(tmp_path / "nowhere")))
     checked: list[tuple[str, str | None]] = []

@@ -1,7 +1,5 @@
 """Who is let in, how much at once, and what surrounds every reply."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ from reward_serve.http.api import Exchange, KeyLimit
 from reward_serve.replica.admission import Admission
 from reward_serve.version import VERSION_HEADER, __version__
 from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, OTHER_BEARER, OTHER_KEY, served
+from tests.rows import rows
 
 NDJSON = {"accept": "application/x-ndjson"}
 SECRET = "internal-path-/srv/x"
@@ -26,25 +25,7 @@ def body_of(path: str) -> bytes:
     return json.dumps(content).encode()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/score",
-        "/v1/score/batch",
-        "/v1/score/group",
-        "/v1/explain",
-        "/v1/chat/completions",
-        "/get_reward",
-        "/remote_rm",
-        "/v1/models",
-        "/docs",
-        "/openapi.json",
-        "/nowhere",
-        "/health/",
-        "/health/../v1/models",
-        "/v1/models?x=/health",
-    ],
-)
+@pytest.mark.parametrize("path", rows(__file__, "paths"))
 def test_every_path_but_those_for_probes_asks_for_a_key(path: str) -> None:
     client = served(KEYS, compatible_with=["openai", "openrlhf", "slime"])
     for method in ("GET", "POST"):
@@ -204,9 +185,7 @@ def test_what_can_never_fit_a_keys_limit_is_to_be_split() -> None:
         assert "split the batch" in reply.json()["detail"]
 
 
-def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(
-    serve_log: pytest.LogCaptureFixture,
-) -> None:
+def test_our_own_fault_is_a_json_500_with_a_request_id(serve_log: pytest.LogCaptureFixture) -> None:
     def before() -> None:
         raise LookupError(SECRET)
 
@@ -226,9 +205,7 @@ def test_a_fault_of_ours_is_a_json_500_with_a_request_id_and_no_more(
     assert [bad for bad in (KEY, "\x1b", "\x85") if bad in serve_log.text] == []
 
 
-async def test_a_caller_who_goes_while_the_body_is_read_is_no_fault_of_ours(
-    serve_log: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_caller_who_goes_early_is_no_fault(serve_log: pytest.LogCaptureFixture) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await Request(scope, receive, send).body()
 

@@ -1,7 +1,5 @@
 """What OpenAI's client, OpenRLHF and slime send, and what they make of the replies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -13,6 +11,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 
 from reward_serve.http.compat import openrlhf_items, rewards_of, slime_item
 from tests.fake_ingress import served
+from tests.rows import rows
 from tests.unit.reward_models.test_chat import RECORDED
 
 SERVER: dict[str, Any] = {"compatible_with": ["openai"], "aliases": {"Qwen/Qwen3-32B": "rule"}}
@@ -132,16 +131,7 @@ def test_what_a_retry_may_score_is_asked_for_again(status: str) -> None:
     assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "1"})
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "",
-        "<|im_end|>",
-        "</s></s>\n",
-        "<\uff5cend\u2581of\u2581sentence\uff5c>",
-        "<|reserved_special_token_0|> <|END|>",
-    ],
-)
+@pytest.mark.parametrize("end", rows(__file__, "ends"))
 def test_the_response_is_what_follows_the_prompt_without_the_turns_end(end: str) -> None:
     body = {"query": [f"<|pad|><s>{PROMPT}#### 18{end}"], "prompts": [PROMPT], "labels": ["18"]}
     (item,) = openrlhf_items(body)
@@ -188,38 +178,14 @@ def test_a_missing_label_is_no_reference() -> None:
         assert "reference" not in {**item, **slime_item(slime("18", label))}
 
 
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
-        ({"answer": "18"}, "label: must be text or a number"),
-        (True, "label: must be text or a number"),
-        (["18", None], "label: must be text or a number"),
-        (2**64, "label: has a number of more than 64 bits; send it as text"),
-        ([-(2**70)], "label: has a number of more than 64 bits; send it as text"),
-    ],
-)
-def test_a_label_that_is_no_answer_or_whose_digits_json_would_lose_is_refused(
-    label: Any, message: str
-) -> None:
+@pytest.mark.parametrize(("label", "message"), rows(__file__, "labels"))
+def test_a_label_without_an_answer_or_in_lossy_digits_is_refused(label: Any, message: str) -> None:
     reply = served(compatible_with=BOTH).post("/remote_rm", json=slime("18", label))
     assert reply.status_code == 422
     assert message in reply.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ([], "query"),
-        ({"query": "x", "prompts": ["x"]}, "query: must be a list of texts"),
-        ({"query": ["x"]}, "prompts: must be a list of texts"),
-        ({"query": ["x", "y"], "prompts": ["x"]}, "equal length"),
-        ({"query": ["x"], "prompts": ["x"], "labels": "18"}, "equal length"),
-        ({"query": ["x"], "prompts": ["another"]}, "prompts.0: query.0 begins neither"),
-        ({"query": ["cut x"], "prompts": ["a cut"]}, "send the prompt as sampled"),
-        ({"query": ["x"], "prompts": [""]}, "prompts.0: query.0 begins neither"),
-        ({"query": ["x"], "prompts": ["x"], "labels": [{}]}, "labels.0: must be text"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), rows(__file__, "faults"))
 def test_what_is_at_fault_is_named(body: Any, message: str) -> None:
     reply = served(compatible_with=BOTH).post("/get_reward", content=json.dumps(body))
     assert reply.status_code == 422

@@ -1,7 +1,5 @@
 """The OpenAPI document, and the replies against it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -9,34 +7,15 @@ import jsonschema
 import pytest
 
 from reward_serve.schema import MAX_TIMEOUT_S, ScoreRequest, ScoreResult, Status
-from tests.fake_ingress import BEARER, GOOD, KEY, KEYS, served
+from tests.fake_ingress import BEARER, KEY, KEYS, served
+from tests.rows import rows
 
 COMPATIBLE: dict[str, Any] = {"compatible_with": ["openai", "openrlhf", "slime"]}
 DOCUMENT: dict[str, Any] = served(**COMPATIBLE).get("/openapi.json").json()
 TYPES = DOCUMENT["components"]["schemas"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "code"),
-    [
-        ("/v1/score", {**GOOD, "id": "a", "metadata": {"n": [1]}}, 200),
-        ("/v1/score", {}, 422),
-        ("/v1/score", {"model": "no"}, 404),
-        ("/v1/score/batch", {"requests": [GOOD, {}, 3]}, 200),
-        ("/v1/score/batch", {}, 422),
-        ("/v1/score/group", {"question": "?", "responses": ["a", "aa", " "]}, 200),
-        ("/v1/score/group", {"responses": []}, 422),
-        ("/v1/explain", GOOD, 200),
-        ("/v1/explain", {}, 422),
-        ("/v1/models", None, 200),
-        ("/ready", None, 200),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Which?"}]}, 200),
-        ("/v1/chat/completions", {}, 400),
-        ("/get_reward", {"query": ["Q #### 18"], "prompts": ["Q"], "labels": ["18"]}, 200),
-        ("/remote_rm", {"response": "#### 18", "label": "18"}, 200),
-        ("/remote_rm", {"response": "perhaps 18", "label": "18"}, 422),
-    ],
-)
+@pytest.mark.parametrize(("path", "body", "code"), rows(__file__, "replies"))
 def test_every_reply_is_as_the_document_says(path: str, body: Any, code: int) -> None:
     method = "get" if body is None else "post"
     reply = served(**COMPATIBLE).request(method, path, content=json.dumps(body))

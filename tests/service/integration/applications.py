@@ -1,7 +1,5 @@
 """What the service tests ask: deployed once, together, behind one port."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,7 +85,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     RULES: {"models": RULE_MODELS},
     SEVERAL: {
         "models": [
-            function_rule("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3}),
+            function_rule("several", "is_here", autoscaling={"min_replicas": 3, "max_replicas": 3})
         ]
     },
     SHARED: {
@@ -103,8 +101,5 @@ BEHIND_THE_GATEWAY: dict[str, Any] = {
         {"name": "rule", "application": RULES},
         {"name": "several", "application": SEVERAL},
     ],
-    "server": {
-        "compatible_with": ["openai"],
-        "aliases": {"Qwen/Qwen3-32B": "judge"},
-    },
+    "server": {"compatible_with": ["openai"], "aliases": {"Qwen/Qwen3-32B": "judge"}},
 }

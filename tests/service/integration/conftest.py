@@ -1,7 +1,5 @@
 """One Ray cluster, one HTTP port and one engine, on which everything is deployed once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

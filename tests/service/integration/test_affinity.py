@@ -4,8 +4,6 @@ Ray's request routers are an alpha API. What of it the router and its callers re
 against Ray itself: that the calls of one request are each answered by the replica of their session.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -91,18 +89,14 @@ def by_handle(_: str, asked: list[dict[str, Any]]) -> list[float | None]:
 
 
 @pytest.mark.parametrize("ask", [over_http, streamed, by_handle])
-def test_concurrent_calls_of_one_request_are_answered_each_where_it_was_sent(
-    several_url: str, ask: Any
-) -> None:
+def test_concurrent_calls_of_one_request_are_answered_in_place(several_url: str, ask: Any) -> None:
     asked = burst()
     wait_for("the router to know them", lambda: ask(several_url, asked) == [1.0] * 24, 30)
     for _ in range(5):
         assert ask(several_url, asked) == [1.0] * 24
 
 
-def test_a_session_goes_to_its_replica_and_of_one_that_is_gone_to_another(
-    several_url: str, cluster: str
-) -> None:
+def test_a_session_stays_with_its_replica_while_it_lives(several_url: str, cluster: str) -> None:
     ids = replica_ids()
     pids = {replica: ask_replica(replica)["pid"] for replica in ids}
     assert len(set(pids.values())) == 3

@@ -1,7 +1,5 @@
 """Conversations with tools, their whole and their turns, by handle and over HTTP."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 
@@ -49,9 +47,7 @@ def client(request: pytest.FixtureRequest, rule_url: str) -> Any:
     return HttpRewardClient(rule_url, timeout_s=120, max_attempts=1)
 
 
-def test_conversations_of_2_20_and_200_turns_up_to_a_mebibyte_are_each_their_own(
-    client: Any,
-) -> None:
+def test_conversations_of_2_20_and_200_turns_up_to_a_mebibyte_stay_apart(client: Any) -> None:
     sizes = [(2, 10), (20, 20_000), (200, 10_000), (200, 1_000_000), (20, 1_000_000), (2, 10)]
     requests = [conversation(*size, f"run{i}") for i, size in enumerate(sizes)]
     results = client.score_batch(requests)

@@ -1,7 +1,5 @@
 """A sequence-classification model on the real engine agrees with transformers."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path
@@ -65,9 +63,7 @@ def by_transformers(folder: Path, asked: list[dict[str, Any]]) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(480)
-def test_scores_are_those_of_transformers_in_whatever_batch(
-    url: str, deploy_app: Deploy, tmp_path: Path
-) -> None:
+def test_any_batch_scores_as_transformers(url: str, deploy_app: Deploy, tmp_path: Path) -> None:
     folder, asked = small_classifier(tmp_path), conversations(24)
     (folder / "chat_template.jinja").write_text(QWEN)
     expected, of_states = by_transformers(folder, asked), by_transformers(folder, STATES)
@@ -136,9 +132,7 @@ STEPPED = {"question": "What is 12 + 30?", "response": "12 + 30 is 42.\n\nSo 42.
 
 @pytest.mark.slow
 @pytest.mark.timeout(480)
-def test_the_steps_of_a_process_reward_model_are_those_of_torch(
-    deploy_app: Deploy, tmp_path: Path
-) -> None:
+def test_a_process_reward_models_steps_are_torchs(deploy_app: Deploy, tmp_path: Path) -> None:
     expected = small_process_reward_model(tmp_path)
     model = {
         "name": "reward-model",

@@ -1,7 +1,5 @@
 """Several applications behind one gateway, and composites of their models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -102,9 +100,7 @@ def test_a_composite_asks_models_of_several_applications(rule_url: str) -> None:
     assert scores == {f"{APP}/judge": 1.0, "rule": 1.0, "exact": 0.0}
 
 
-def test_a_cascade_asks_the_next_where_the_first_has_neither_a_rule_nor_a_verdict(
-    rule_url: str,
-) -> None:
+def test_a_cascade_asks_the_next_where_the_first_has_no_rule_or_verdict(rule_url: str) -> None:
     proven = {"response": "9 * 2 = 18\n#### 18", "reference": "18"}
     unsure = {"response": "It comes to eighteen.", "reference": "18"}
     unwritten = {**unsure, "template": "similarity", "options": {"max_tokens": 1}}

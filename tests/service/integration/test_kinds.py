@@ -1,7 +1,5 @@
 """Reward models of each kind, side by side in one application, by handle and over HTTP."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Deadlines, cancellation, scaling, and what happens when something dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -42,9 +40,7 @@ def test_a_deadline_is_kept_and_answered_504(url: str, http: HttpRewardClient) -
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_a_caller_that_leaves_takes_its_work_with_it(
-    url: str, http: HttpRewardClient, accept: str
-) -> None:
+def test_a_caller_that_leaves_ends_its_work(url: str, http: HttpRewardClient, accept: str) -> None:
     body = {"requests": [LONG] * 4}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{url}/v1/score/batch", json=body, headers={"accept": accept}, timeout=1.0)

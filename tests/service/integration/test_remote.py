@@ -1,7 +1,5 @@
 """A judge behind vLLM's own OpenAI server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

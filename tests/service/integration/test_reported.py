@@ -6,19 +6,16 @@ without one. ``reading.jsonl`` has what was reported, ``fresh.jsonl`` what a rea
 not seen the code. A case may move to another table, and is not dropped.
 """
 
-from __future__ import annotations
-
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reward_serve import HttpRewardClient, ScoreResult
+from tests.fake_service import Call, FakeService, Reply
 from tests.service.integration.applications import rule
 from tests.service.integration.conftest import Deploy, wait_for
 
@@ -33,37 +30,22 @@ CRITERIA = [{"name": name, "text": f"The response is {name}."} for name in "abc"
 AT_START = 'REWARD: 1\n{"a": "yes", "b": "yes", "c": "yes"}'
 
 
-class _Endpoint(BaseHTTPRequestHandler):
+class Endpoint(FakeService):
     """A stand-in for a hosted model, which replies to a case as its line says."""
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"])).decode()
-        case = re.search(r"case-(\d+)-", body)
+    def answer(self, call: Call) -> Reply:
+        case = re.search(r"case-(\d+)-", json.dumps(call.body))
         answer = CASES[int(case[1])]["say"] if case else AT_START
         message = {"role": "assistant", "content": answer}
         reply: Any = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
         reply["choices"] = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        data = json.dumps(reply if isinstance(answer, str) else answer).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Silent."""
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128
+        return Reply(reply if isinstance(answer, str) else answer)
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with _Server(("127.0.0.1", 0), _Endpoint) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
+    with Endpoint() as service:
+        yield f"{service.url}/v1"
 
 
 def models(base_url: str) -> list[dict[str, Any]]:

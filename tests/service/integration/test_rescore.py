@@ -1,7 +1,5 @@
 """A log of rules is scored again by the real judge, with two templates."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,9 +9,7 @@ from tests.unit.lab.evaluation.test_rescored import LOGGED
 from tests.unit.lab.fakes import invoke
 
 
-def test_the_judge_decides_what_rules_left_and_its_templates_are_not_mixed(
-    url: str, tmp_path: Path
-) -> None:
+def test_the_judge_decides_what_rules_left_by_one_template(url: str, tmp_path: Path) -> None:
     log = tmp_path / "verdicts-rule-1.jsonl"
     lines = [
         {

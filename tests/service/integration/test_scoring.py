@@ -1,7 +1,5 @@
 """Scores from the real engine: by handle, by HTTP, single, batch and streamed; and explanations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial
@@ -37,9 +35,7 @@ def judged_by_model(result: ScoreResult) -> None:
     assert result.usage.completion_tokens == 1
 
 
-def test_both_ways_score_right_and_wrong_alike(
-    http: HttpRewardClient, handle: RewardClient
-) -> None:
+def test_both_score_right_and_wrong_alike(http: HttpRewardClient, handle: RewardClient) -> None:
     verdicts = []
     for client in (http, handle):
         assert client.score(RIGHT).score == 1.0
@@ -68,9 +64,7 @@ def test_the_trained_judge_is_right_where_rules_abstain(handle: RewardClient) ->
     assert sum(agreed) / len(agreed) >= 0.94  # untrained, half
 
 
-def test_generate_mode_gives_a_typed_status_and_the_text_and_a_group_shares_its_prefix(
-    handle: RewardClient,
-) -> None:
+def test_generate_mode_gives_status_and_text_and_a_group_its_prefix(handle: RewardClient) -> None:
     options = {"mode": "generate", "max_tokens": 12}
     reference = "9 + 9 = 18\n" * 12 + "#### 18"
     request = {**ASKED, "template": "solution", "reference": reference, "options": options}
@@ -83,9 +77,7 @@ def test_generate_mode_gives_a_typed_status_and_the_text_and_a_group_shares_its_
     assert again.usage.cached_tokens >= 96
 
 
-def test_a_written_reason_is_of_the_judges_text_and_a_critique_is_absent_without_one(
-    http: HttpRewardClient,
-) -> None:
+def test_a_reason_is_of_the_judges_text_and_a_critique_not_made_up(http: HttpRewardClient) -> None:
     asked = {"question": "9 + 9?", "template": "critique", "options": {"max_tokens": 12}}
     result = http.score({**ASKED, **asked})  # the bundled judge writes none
     assert result.text and result.template == "critique"
@@ -93,9 +85,7 @@ def test_a_written_reason_is_of_the_judges_text_and_a_critique_is_absent_without
     assert "critique" not in result.model_dump()
 
 
-def test_a_group_is_judged_over_http_and_by_handle(
-    http: HttpRewardClient, handle: RewardClient
-) -> None:
+def test_a_group_is_judged_in_both_ways(http: HttpRewardClient, handle: RewardClient) -> None:
     asked = {"question": "9 + 9?", "responses": ["18.", "17.", "Hm."], "strategy": "all_pairs"}
     for client in (http, handle):
         group = client.score_group(asked)
@@ -107,9 +97,7 @@ def test_a_group_is_judged_over_http_and_by_handle(
             assert pair.probability == pytest.approx((pair.forward + 1 - pair.backward) / 2)
 
 
-def test_the_longest_response_is_judged_by_its_end_and_the_cut_is_reported(
-    http: HttpRewardClient,
-) -> None:
+def test_the_longest_response_is_judged_by_its_end_and_cut_is_said(http: HttpRewardClient) -> None:
     ending = "it is 18 in all"
     response = "blah " * ((MAX_ITEM_BYTES - 20) // 5) + ending
     result = http.score({"response": response, "reference": "18"})
@@ -134,9 +122,7 @@ def test_models_health_ready_docs_and_version(url: str, http: HttpRewardClient) 
         assert reply.headers[VERSION_HEADER] == __version__
 
 
-def test_a_verdict_is_explained_over_http_and_by_handle(
-    http: HttpRewardClient, handle: RewardClient
-) -> None:
+def test_a_verdict_is_explained_in_both_ways(http: HttpRewardClient, handle: RewardClient) -> None:
     asked = {"response": "She makes eighteen dollars in all", "reference": "18", "id": "a"}
     explanation = http.explain(asked)
     (prompt,) = explanation.prompts

@@ -1,7 +1,5 @@
 """An application with keys, deployed by `serve run`: who gets in, and what is shown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

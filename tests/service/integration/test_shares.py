@@ -1,7 +1,5 @@
 """Two runs with keys of their own share a replica, and one of them asks ten times as much."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The client that trainers share, by handle from every kind of caller."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import yaml
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve_lab.cli.template import tokenizer_of
+from reward_serve_lab.logs.table import VerdictTable
 
 Write = Callable[..., Path]
 
@@ -52,3 +51,10 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return file
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[VerdictTable]:
+    table = VerdictTable([tmp_path])
+    yield table
+    table.close()

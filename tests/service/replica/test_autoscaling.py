@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -35,17 +33,13 @@ def context(items: list[float] | None, replicas: int = 1, calls: int = 0, **conf
         ([300.0, 0.0], 128, 3), ([10.0], 2.5, 4),
     ],
 )  # fmt: skip
-def test_replicas_follow_the_items_in_flight(
-    items: list[float], target: float, replicas: int
-) -> None:
+def test_replicas_follow_items_in_flight(items: list[float], target: float, replicas: int) -> None:
     asked = context(items, len(items), calls=9_000, target_ongoing_requests=target)
     assert math.ceil(replicas_for_items(asked)[0]) == replicas
 
 
 @pytest.mark.parametrize("items", [None, []])
-def test_without_a_report_nothing_changes_and_a_waiting_call_starts_the_first_replica(
-    items: list[float] | None,
-) -> None:
+def test_without_a_report_only_a_waiting_call_starts_a_replica(items: list[float] | None) -> None:
     assert replicas_for_items(context(items, replicas=3)) == (3, {})
     policy = _apply_autoscaling_config(replicas_for_items)
     assert [policy(context(items, replicas=0, calls=calls))[0] for calls in (0, 1)] == [0, 1]

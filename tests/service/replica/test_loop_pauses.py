@@ -1,7 +1,5 @@
 """No item, whatever its fields, keeps a replica's event loop from others for long."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What is counted; tests/service/integration reads what Prometheus gets."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 from unittest.mock import Mock
@@ -13,9 +11,7 @@ from reward_serve.replica.observers import CANCELLED, Metrics, Times
 from reward_serve.schema import ScoreResult, Status, failure
 
 
-def test_requests_are_counted_and_the_models_own_counts_passed_on_as_they_grow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requests_are_counted_beside_the_models_own_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     made: dict[str, Mock] = defaultdict(Mock)
     for kind in ("Counter", "Histogram", "Gauge"):
         monkeypatch.setattr(serve_metrics, kind, lambda name, *_: made[name])

@@ -5,8 +5,6 @@ than 0.8, or whose labels together had less than 0.001 of the mass, were 5.5%, a
 errors and 19 of 44 false accepts with them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +22,7 @@ from reward_serve.reward_models.rubric import RubricJudge
 from reward_serve.schema import GroupRequest, Options, ScoreRequest, ScoreResult, Usage
 from reward_serve_lab.evaluation.rescored import FINAL
 from tests.fake_transport import FakeTransport
+from tests.rows import rows
 from tests.unit.reward_models.test_judge import FakeEngine
 from tests.unit.reward_models.test_rubric import WordTokenizer
 
@@ -51,25 +50,7 @@ def judge(engine: FakeEngine, group: Any = None, **settings: Any) -> Judge:
     return Judge(JudgeModel.model_validate(fields), engine)
 
 
-@pytest.mark.parametrize(
-    ("template", "shares", "score", "reason"),
-    [
-        ("final_answer", (0.81, 0.19), 0.0, None),
-        ("final_answer", (0.1, 0.9), 1.0, None),
-        ("final_answer", (0.002, 0.018), 1.0, None),  # of little mass, as the bundled judge's
-        ("final_answer", (0.63, 0.37), None, WHY.format(0.63)),
-        ("final_answer", (0.37, 0.63), None, WHY.format(0.63)),
-        (
-            "final_answer",
-            (0.0008, 0.000001),
-            None,
-            "the labels together have probability 0.000801, below the 0.001 that "
-            "judge.min_probability 0.8 needs",
-        ),
-        ("graded", (0.3, 0.4, 0.3), None, WHY.format(0.4)),
-        ("graded", (0.1, 0.9, 0.0001), 0.45, None),
-    ],
-)
+@pytest.mark.parametrize(("template", "shares", "score", "reason"), rows(__file__, "verdicts"))
 async def test_an_unsure_judge_gives_no_score_and_keeps_what_it_saw(
     template: str, shares: tuple[float, ...], score: float | None, reason: str | None
 ) -> None:

@@ -1,7 +1,5 @@
 """What was reported of asking an endpoint: replies without a verdict, and its rate."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any
@@ -152,9 +150,7 @@ class Busy:
 
 @pytest.mark.parametrize(("most", "seconds"), [(256, 21), (40, 103)])
 @in_virtual_time
-async def test_an_endpoint_is_asked_as_much_as_it_takes_within_the_setting(
-    most: int, seconds: int
-) -> None:
+async def test_an_endpoint_is_asked_what_it_takes_in_the_setting(most: int, seconds: int) -> None:
     busy = Busy(10**6, refuses=True)
     assert await busy.seconds(4096, most) <= seconds  # 32 at once take 128
     assert max(busy.most) == most
@@ -162,9 +158,7 @@ async def test_an_endpoint_is_asked_as_much_as_it_takes_within_the_setting(
 
 @pytest.mark.parametrize("reply_s", [1.0, 0.05])
 @in_virtual_time
-async def test_an_endpoint_that_refuses_is_asked_for_little_more_than_it_takes(
-    reply_s: float,
-) -> None:
+async def test_an_endpoint_that_refuses_is_asked_little_more_than_it_takes(reply_s: float) -> None:
     busy = Busy(16, refuses=True, reply_s=reply_s)
     assert await busy.seconds(4096) < 1.4 * 4096 / 16 * reply_s
     assert busy.refused < 0.1 * busy.calls

@@ -3,8 +3,6 @@
 A row's own service and the trainer's key: ``tests/unit/clients/test_verl.py``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip
@@ -37,6 +35,7 @@ from reward_serve_lab.logs.steps import by_step
 from reward_serve_lab.logs.table import VerdictTable
 from tests.fake_ingress import BEARER, GOOD, KEYS, OTHER_BEARER, served
 from tests.fake_service import FakeService, Reply
+from tests.rows import rows
 from tests.service.cli.test_serve import Service, until
 from tests.service.engines.test_openai import ASKED, KEY, Endpoint, completion
 from tests.unit.lab.fakes import invoke, written
@@ -63,9 +62,7 @@ async def half_open(app: Any, part: bytes = b"", every_s: float = 3600) -> list[
     return sent
 
 
-async def test_half_open_bodies_of_a_key_count_for_it_and_others_and_probes_have_their_places() -> (
-    None
-):
+async def test_half_open_bodies_count_for_their_key_and_others_have_their_places() -> None:
     app = served(KEYS, max_ongoing_requests=2).app
     waiting = [asyncio.create_task(half_open(app)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -95,20 +92,8 @@ async def test_a_body_that_stops_or_trickles_is_408(
     assert "send 65536 bytes/s" in json.loads(body["body"])["detail"]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        {"Host": "evil.example:8000"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": "[::1"},
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://localhost.evil.example:8000"},
-        {"Origin": "null"},
-    ],
-)
-def test_a_keyless_loopback_service_refuses_what_a_web_page_could_send(
-    sent: dict[str, str],
-) -> None:
+@pytest.mark.parametrize("sent", rows(__file__, "headers"))
+def test_a_keyless_loopback_service_refuses_what_a_page_could_send(sent: dict[str, str]) -> None:
     simple = {"Content-Type": "text/plain", **sent}
     local, remote, keyed = served(), served(), served(KEYS)
     local.base_url = keyed.base_url = "http://127.0.0.1:8000"  # which becomes scope["server"]
@@ -141,18 +126,7 @@ def with_image(url: str) -> Prompt:
     return Prompt([{"role": "user", "content": [{"type": "text", "text": "See:"}, image]}])
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254/latest",
-        "file:///etc/passwd",
-        "https://images.example.evil.example/a",
-        "https://images.example@evil.example/a",
-        "https://evil.example\\@images.example/a",
-        "//images.example/a",
-        "None",
-    ],
-)
+@pytest.mark.parametrize("url", rows(__file__, "urls"))
 async def test_a_callers_address_reaches_an_endpoint_only_by_allowed_hosts(url: str) -> None:
     endpoint = Endpoint(completion("1"))
     engine = endpoint.engine(image_hosts=["images.example"])
@@ -210,9 +184,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
 @pytest.mark.parametrize("command", ["ask", "score", "eval", "attack", "rescore"])
-def test_no_command_lets_a_service_control_the_terminal(
-    command: str, service: FakeService, tmp_path: Path
-) -> None:
+def test_no_terminal_obeys_a_service(command: str, service: FakeService, tmp_path: Path) -> None:
     row = {"question": "9 + 9?", "response": "#### 18", "reference": "18", "correct": True}
     rows = written(tmp_path, row)
     arguments: dict[str, list[object]] = {
@@ -232,9 +204,7 @@ def test_no_command_lets_a_service_control_the_terminal(
     assert set(HOSTILE) & set(printed) <= set("]0;owned[2J31m")
 
 
-def test_files_that_quote_responses_are_their_owners_alone(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_files_with_responses_are_their_owners_alone(service: FakeService, tmp_path: Path) -> None:
     rows = written(
         tmp_path, {"question": "?", "response": "18", "reference": "18", "correct": True}
     )
@@ -266,9 +236,7 @@ def test_a_row_of_an_absurd_number_does_not_blind_the_workbench(field: str, tmp_
         table.close()
 
 
-def test_the_name_of_a_parquet_file_is_no_pattern(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parquet_name_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder := tmp_path / "score=0").mkdir()
     for name in ("a*", "ab", "score=0/p"):
         values = f"SELECT '{name}' AS response, 1.0 AS score"
@@ -281,9 +249,7 @@ def test_the_name_of_a_parquet_file_is_no_pattern(
 
 
 @pytest.mark.parametrize("bound", ["MAX_LINE_BYTES", "MAX_BYTES"])
-def test_rescore_reads_within_a_bound(
-    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rescore_has_a_bound(bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescored, bound, 2**20)
     lines = 1 if bound == "MAX_LINE_BYTES" else 2**10
     row = json.dumps({"response": "x" * (2**22 // lines)}).encode() + b"\n"
@@ -292,9 +258,7 @@ def test_rescore_reads_within_a_bound(
         read_rollouts(file)
 
 
-def test_a_parquet_bomb_is_refused_within_the_same_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parquet_bomb_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescored, "MAX_BYTES", 2**26)
     file = tmp_path / "bomb.parquet"
     values = "SELECT repeat('x', 100000) AS response FROM range(2000)"  # 200 MB in 2 KB
@@ -306,9 +270,7 @@ def test_a_parquet_bomb_is_refused_within_the_same_bound(
 SCORES = "from reward_serve import RewardClient as C; print(C('reward', timeout_s=60).score({}))"
 
 
-def test_ray_under_serve_takes_jobs_and_calls_from_its_user_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_under_serve_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):  # of the tests' own cluster
         monkeypatch.delenv(name, raising=False)
     service, job = Service(tmp_path / "log", HOME=str(tmp_path)), tmp_path / "job"

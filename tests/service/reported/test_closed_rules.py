@@ -1,7 +1,5 @@
 """What one caller or one policy was reported to do to the others of a rule."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -19,6 +17,7 @@ from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import Status
 from reward_serve_answers.calls import grade_calls
+from tests.rows import rows
 
 Asked = list[tuple[str, list[str]]]
 """The lane and the last argument of each call, in the order in which processes were asked."""
@@ -68,9 +67,7 @@ def item(response: str, reference: Any = "a", timeout_s: float = 60) -> dict[str
 
 
 @pytest.mark.parametrize("key", ["another", "the same"])
-async def test_an_item_waits_for_a_few_slow_texts_and_not_for_a_batch_of_them(
-    rule: Rule, key: str
-) -> None:
+async def test_an_item_waits_for_few_slow_texts_and_not_for_a_batch(rule: Rule, key: str) -> None:
     await rule.scorer.score(item("a"))
     keys = {"another": "b", "the same": "a"}
     batch = asyncio.ensure_future(
@@ -85,9 +82,7 @@ async def test_an_item_waits_for_a_few_slow_texts_and_not_for_a_batch_of_them(
     batch.cancel()
 
 
-async def test_what_needs_no_process_takes_no_time_beside_slow_formulas(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_needs_no_process_awaits_no_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = Rule("math", monkeypatch)
     formulas = [rf"\boxed{{\sin(((2^{{999}})^{{999}})^{{{n + 9}}})}}" for n in range(32)]
     items = [item(formula, r"\sqrt{2}") for formula in formulas]
@@ -160,14 +155,7 @@ def test_calls_are_compared_in_little_memory(called: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verifier", "text"),
-    [
-        ("tool_call", '{"name": "f", "arguments": {"x": 1e-99999999999999999999}}'),
-        ("tool_call", '{"name": "f", "arguments": {"x": 0e99999999999999999999}}'),
-        ("json_schema", "1e-99999999999999999999"),
-        ("json_schema", "[" * 100_000),
-        ("exact", "\x00"),
-    ],
+    ("verifier", "text"), [*rows(__file__, "texts"), ("json_schema", "[" * 100_000)]
 )
 async def test_no_text_of_a_policy_gets_a_status_that_clients_retry_until_the_deadline(
     verifier: str, text: str, monkeypatch: pytest.MonkeyPatch

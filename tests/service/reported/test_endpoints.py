@@ -176,9 +176,7 @@ async def test_what_the_endpoint_refuses_of_one_request_stops_no_other(port: int
     assert later["status"] == "error"  # for it has answered
 
 
-async def test_while_the_endpoint_is_down_rules_decide_and_what_needs_it_says_for_how_long(
-    port: int,
-) -> None:
+async def test_while_the_endpoint_is_down_rules_decide_and_the_rest_say_since(port: int) -> None:
     with_rules = {"template": "final_answer", "mode": "generate", "rules_first": True}
     scorer = scorer_of(remote(port, judge=with_rules, group={}))
     assert (await scorer.score(ASKED))["status"] == "error"
@@ -213,9 +211,7 @@ async def test_a_replica_starts_while_its_endpoint_is_down_and_is_not_ready(port
 WHY = "the endpoint http://judge.example/v1/ (model m, key JUDGE_KEY): refused; start it"
 
 
-def test_ready_models_and_check_name_the_endpoint_that_is_down(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ready_models_and_check_name_the_lost_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     async def described(self: FakeHandle) -> Any:
         return {"name": self.deployment_name, "outage": WHY}
 

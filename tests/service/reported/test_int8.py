@@ -1,7 +1,5 @@
 """Reported: int8 costs the bundled judge agreement."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """OpenRLHF cuts prompts from the left, and sends the whole prompt beside the query."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A process reward model gave a blank response a step, and so a score."""
 
-from __future__ import annotations
-
 import pytest
 
 from reward_serve.replica.admission import Admission

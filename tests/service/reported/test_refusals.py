@@ -1,7 +1,5 @@
 """What no retry can change ends a run; the rule replaces only a comparison's verdict."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -104,9 +102,7 @@ FAILED = {"status": "error", "reason": "down"}
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_rule_does_not_stand_for_a_reward_on_another_scale(
-    service: FakeService, kind: str
-) -> None:
+def test_a_rule_is_no_reward_on_another_scale(service: FakeService, kind: str) -> None:
     asked = {"response": RIGHT, "reference": "18"}
     verdict = {"status": "ok", "score": 0.5, "model": "style", **OTHERS[kind]}
     service.replies["/v1/score/batch"] = Reply({"results": [verdict]})

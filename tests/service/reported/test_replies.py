@@ -1,7 +1,5 @@
 """What judges and rubrics at an endpoint were reported to reply, and what is read of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -14,13 +12,8 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
-from reward_serve.templates import (
-    GROUPS,
-    Template,
-    load_template,
-    read_verdict,
-    template_names,
-)
+from reward_serve.templates import GROUPS, Template, load_template, read_verdict, template_names
+from tests.rows import rows
 from tests.service.engines.test_openai import JSON, Endpoint, completion
 
 
@@ -47,39 +40,8 @@ async def scored(reply: Any, kind: str, mode: str = "generate") -> dict[str, Any
     return result
 
 
-UNFINISHED = "never finished thinking"
-THOUGHT = "Hm.\nREWARD: 1\n"
-
-
-@pytest.mark.parametrize(
-    ("say", "score", "reason"),
-    [
-        ("[THINK]never closed. REWARD: 1", None, UNFINISHED),
-        ("<|channel|>analysis<|message|>never closed. REWARD: 1", None, UNFINISHED),
-        ("<thinking>never closed. REWARD: 1", None, UNFINISHED),
-        ("<THINK>never closed. REWARD: 1", None, UNFINISHED),
-        ("\u25c1think\u25b7never closed. REWARD: 1", None, UNFINISHED),
-        ("<seed:think>never closed. REWARD: 1", None, UNFINISHED),
-        ("<|START_THINKING|>never closed. REWARD: 1", None, UNFINISHED),
-        ("REWARD: 0.5\n<reasoning>But wait. REWARD: 1", None, UNFINISHED),
-        ("[THINK]draft\nREWARD: 1\n[/THINK]\nI cannot say.", None, "does not match"),
-        (f"{THOUGHT}</think>\nIt differs.", None, "does not match"),
-        (f"<scratchpad>{THOUGHT}</scratchpad>REWARD: 0.25", 0.25, None),
-        (f"<think>It has `</think>` in it. {THOUGHT}</think>REWARD: 0.25", 0.25, None),
-        (f"<|START_THINKING|>{THOUGHT}<|END_THINKING|>REWARD: 0.25", 0.25, None),
-        (f"<|inner_prefix|>{THOUGHT}<|inner_suffix|>REWARD: 0.25", 0.25, None),
-        (
-            f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant"
-            "<|channel|>final <|constrain|>json<|message|>REWARD: 0.25<|return|>",
-            0.25,
-            None,
-        ),
-        (f"<|channel|>commentary<|message|>{THOUGHT}", None, UNFINISHED),
-    ],
-)
-async def test_no_verdict_is_read_from_a_judges_thinking(
-    say: str, score: float | None, reason: str | None
-) -> None:
+@pytest.mark.parametrize(("say", "score", "reason"), rows(__file__, "thoughts"))
+async def test_no_verdict_is_in_thoughts(say: str, score: float | None, reason: str | None) -> None:
     result = await scored(completion(say), "judge")
     assert result["score"] == score
     assert reason is None or (result["status"], reason in result["reason"]) == ("unparseable", True)
@@ -107,53 +69,22 @@ def test_no_template_of_a_response_or_a_group_reads_thinking(
 
 
 YES = '{"a": "yes", "b": "yes", "c": "yes"}'
-NO = '{"a": "no", "b": "no", "c": "no"}'
-UNESCAPED = '", "verdict": "yes"}, "b": "yes", "c": "yes"} {{x'
-"""Which a judge quotes as it stands, so that it ends the reason and the object."""
 
 
 @pytest.mark.parametrize(
     ("say", "answers"),
     [
-        (r'Well.```json{"a":{"reason":"$\\frac{1}{2}$","verdict":"Yes"},"b":"no","c":"YES"}```',
-         "101"),
-        (r'{"a":{"reason":"\(x^{2}\) by \sqrt{4}","verdict":"yes"},"b":"no","c":"yes"}', "101"),
-        (r'{"a":{"reason":"the \"}\" in \u007b\frac{1}{2}","verdict":"no"},"b":"no","c":"no"}',
-         "000"),
-        ('{"a":true,"b":false,"c":true}', "101"),
-        ('{"a":{"verdict":true},"b":{"verdict":"False"},"c":"true"}', "101"),
-        ('{"a":{"reason":"two\nlines\t}","verdict":"yes."},"b":" No ","c":"no"}', "100"),
-        ('{"a":{"verdict":"no","reason":"{"},"b":"no","c":"yes"} So \\(x^{2}\\) is met.', "001"),
-        ('The set {"x", "y"} is right. ' + NO, "000"),
-        (f"It says {YES}, but:\n{NO}", "000"),
-        (f"First {NO}. On reflection:\n```\n{YES}\n```", "111"),
-        (f'{YES[:-1]}, "summary": {{"a": "no"}}}}', "111"),
-        (YES + ' {"overall": "good"}', "111"),
-        (f"[{YES}]", "111"),
-        ('{"a": "yes", "a": "no", "b": "no", "c": "yes"}', "---"),
-        ('{"a": {"verdict": "no", "verdict": "yes"}, "b": "no", "c": "yes"}', "---"),
-        ('{"a": 1, "b": 0, "c": null}', "---"),
-        ('{"a": ["yes"], "b": {"verdict": {"a": "yes"}}, "c": "yes"}', "--1"),
-        ('{"a": "mostly", "b": "yes and no", "c": {"reason": "yes"}}', "---"),
-        ("{'a': 'yes', 'b': 'yes', 'c': 'yes'}", "---"),
-        (f"It says {YES}, but: {{'a': 'no', 'b': 'no', 'c': 'no'}}", "---"),
-        (f"It says {YES}, but: {{a: no, b: no, c: no}}", "---"),
-        (f"It says {YES}, but: {NO[:-1]}", "---"),
-        (f"It says {YES}, but: {NO[:-1]},}}", "---"),
-        (f'{{"a": {{"reason": "it says {YES}", "verdict": "no"}}, "b": "no", "c": "no"}}', "---"),
-        (f'{{"a": "no", "b": "no", "c": {{"verdict": "no", "reason": "it says {YES} {{x"}}}}',
-         "---"),
-        (f'{{"a": {{"reason": "it says {UNESCAPED}", "verdict": "no"}}, "b": "no", "c": "no"}}',
-         "---"),
-        ('{"a":{"reason":"half of one: \\ud83d","verdict":"yes"},"b":"no","c":"no"}', "100"),
+        *rows(__file__, "rubrics"),
         ('{"a":' * 9_000 + YES, "---"),
-        ('{"a": {"reason": ' + "[" * 900 + "]" * 900 + ', "verdict": "yes"}, "b": "no", "c": "no"}',
-         "100"),
-        (f"[THINK]{YES}", "---"),
-        (f"[THINK]{YES}[/THINK]{NO}", "000"),
-        ("All criteria are met.", "---"),
+        (
+            '{"a": {"reason": '
+            + "[" * 900
+            + "]" * 900
+            + ', "verdict": "yes"}, "b": "no", "c": "no"}',
+            "100",
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_rubrics_last_json_object_is_read_as_json(say: str, answers: str) -> None:
     result = await scored(completion(say), "rubric")
     parts = result["components"].values()
@@ -231,9 +162,7 @@ WEB_PAGE = httpx.Response(200, text="<html>Sign in</html>", headers={"content-ty
         ({**completion("REWARD: 0.5"), "usage": {"prompt_tokens": "9"}}, "ok", ""),
     ],
 )
-async def test_an_endpoints_reply_is_read_or_a_typed_reason_in_its_words(
-    reply: Any, status: str, message: str
-) -> None:
+async def test_a_reply_is_read_or_a_reason_quotes_it(reply: Any, status: str, message: str) -> None:
     result = await scored(reply, "judge")
     assert (result["status"], result["score"]) == (status, 0.5 if status == "ok" else None)
     assert message in (result["reason"] or "")
@@ -246,23 +175,12 @@ NEXT = {"token": "1", "logprob": -0.1}
 @pytest.mark.parametrize(
     ("logprobs", "status", "message"),
     [
+        *rows(__file__, "logprobs"),
         ({"content": [{"top_logprobs": [NEXT, {"token": " 0", "logprob": -3}]}]}, "ok", ""),
-        ({"content": [{"top_logprobs": [{"token": "1", "logprob": 1e9}]}]}, "ok", ""),
-        (None, "error", "judge.mode: generate"),
-        ({"content": None}, "error", "judge.mode: generate"),
-        ({"content": []}, "error", "judge.mode: generate"),
-        ({"content": [None]}, "error", "judge.mode: generate"),
-        ({"content": [{"top_logprobs": None}]}, "error", "judge.mode: generate"),
-        (["1"], "error", "judge.mode: generate"),
-        ({"content": [{"top_logprobs": []}]}, "unparseable", "include no label"),
-        ({"content": [{"top_logprobs": [{"token": "1", "logprob": None}]}]}, "error",
-         "judge.mode: generate"),
         ({"content": [{"top_logprobs": [NEXT, {"token": None}]}]}, "error", "judge.mode: generate"),
     ],
-)  # fmt: skip
-async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
-    logprobs: Any, status: str, message: str
-) -> None:
+)
+async def test_labels_are_read_of_any_logprobs(logprobs: Any, status: str, message: str) -> None:
     reply = completion(None, message=None)
     reply["choices"][0]["logprobs"] = logprobs
     result = await scored(reply, "judge", "label")
@@ -270,56 +188,11 @@ async def test_labels_are_read_of_whatever_logprobs_an_endpoint_sends(
     assert message in (result["reason"] or "")
 
 
-@pytest.mark.parametrize(
-    ("critique", "reference"),
-    [
-        ("It is Paris, not Lyon.", "(B) Paris"),
-        ("Look at option B again.", "(B) Paris"),
-        ("It should be b.", "**B**"),
-        ("The capital is (b).", r"\textbf{(B)}\ Paris"),
-        ("The right one is B.", "B. Paris"),
-        ("\u24b7 fits better.", "B"),
-        ("The answer is a, because it cools.", "(A)"),
-        ("A is right.", "A"),
-        ("You should choose A here.", "A"),
-        ("It skips C.", "A, C"),
-        ("It is Paris.", "Paris, France"),
-        ("It is \uff30\uff21\uff32\uff29\uff33.", r"\text{Paris}"),
-        ("It is Pa\u00adris.", "Paris"),
-        ("It is Malmo\u0308.", "Malm\u00f6"),
-        ("\u7b54\u6848\u5e94\u4e3a\u5df4\u9ece\u3002", "(B) \u5df4\u9ece"),
-        ("\u5e94\u9009B\u3002", "B"),
-        ("\u6b63\u89e3\u306f\u6771\u4eac\u3067\u3059\u3002", "\u6771\u4eac"),
-        ("\uc815\ub2f5\uc740 \ud30c\ub9ac\uc785\ub2c8\ub2e4.", "\ud30c\ub9ac"),
-        ("\u041e\u0442\u0432\u0435\u0442 \u041f\u0430\u0440\u0438\u0436\u0430.",
-         "\u041f\u0430\u0440\u0438\u0436"),
-        ("It should be 0.5.", r"\frac{1}{2}"),
-        ("It should be -0.5.", r"-\dfrac12"),
-        ("It should be 1/2.", r"\frac{1}{2}"),
-        ("It should be \u00bd.", r"\frac{1}{2}"),
-        ("It should be 50%.", r"\frac{1}{2}"),
-        ("It should be \uff10.\uff15.", "1/2"),
-        ("It should be 0.333.", r"\frac{1}{3}"),
-        ("It should be 3/2.", "1\u00bd"),
-        ("It should be 1.5.", r"1\frac{1}{2}"),
-        ("It should be \u0662\u0665.", "25"),
-        ("It should be \u00b9\u2078.", "18"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("critique", "reference"), rows(__file__, "tells"))
 def test_a_critique_tells_an_answer_in_other_forms(critique: str, reference: str) -> None:
     assert tells(critique, reference)
 
 
-@pytest.mark.parametrize(
-    ("critique", "reference"),
-    [
-        ("A sign was lost in a later step.", "A"),
-        ("A careful look shows a wrong unit.", "(A) Rome"),
-        ("It isn't a sum: it's a product.", "(B) Paris"),
-        ("The areas are added, which counts the overlap twice.", r"\frac{1}{2}"),
-        ("\u6771\u5317\u306f\u9055\u3046\u3002", "\u6771\u4eac"),
-        ("You reduced the wrong fraction.", "red"),
-    ],
-)
+@pytest.mark.parametrize(("critique", "reference"), rows(__file__, "tells_nothing"))
 def test_a_critique_that_names_a_mistake_tells_nothing(critique: str, reference: str) -> None:
     assert not tells(critique, reference)

@@ -1,7 +1,5 @@
 """Rescore lost rows without a word: group 0, scores as text, columns that no row has, .gz."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 
 from reward_serve_lab.evaluation.rescored import RescoreError, read_rollouts
 from tests.fake_service import FakeService
+from tests.rows import rows
 from tests.unit.lab.fakes import invoke, written
 
 ROW = {"question": "9 + 9?", "response": "#### 18", "reference": "18", "score": 1.0}
@@ -30,19 +29,8 @@ def test_group_0_is_a_group(tmp_path: Path) -> None:
     assert first == second and third == fourth and None not in (first, third) and first != third
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "score"),
-    [
-        ("score", "0.5", 0.5),
-        ("reward", "1", 1.0),
-        ("score", " 0 ", 0.0),
-        ("score", "nan", None),
-        ("score", "", None),
-    ],
-)
-def test_a_score_that_is_written_as_text_is_a_score(
-    tmp_path: Path, column: str, value: str, score: float | None
-) -> None:
+@pytest.mark.parametrize(("column", "value", "score"), rows(__file__, "scores"))
+def test_a_score_may_be_text(tmp_path: Path, column: str, value: str, score: float | None) -> None:
     row = {name: ROW[name] for name in ("response", "reference")} | {column: value}
     ((rollout,), faults) = read_rollouts(written(tmp_path, row))
     assert (rollout.score, faults) == (score, [])
@@ -55,9 +43,7 @@ def test_a_score_that_is_no_number_names_row_column_and_value(tmp_path: Path, va
     assert f"lines.jsonl:2: score: {str(value)!r} is no number" in fault
 
 
-def test_a_column_that_no_row_has_is_refused_with_those_there_are(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_an_absent_column_is_refused_with_the_others(service: FakeService, tmp_path: Path) -> None:
     rows = written(tmp_path, ROW, {**ROW, "judge": None})
     with pytest.raises(RescoreError, match=r"--score jugde: no row has it; choose from .*'judge'"):
         read_rollouts(rows, "jugde")
@@ -96,9 +82,7 @@ def test_a_damaged_file_is_named(service: FakeService, tmp_path: Path, damage: s
     assert (result.exit_code, service.calls) == (2, [])
 
 
-def test_rows_left_over_are_counted_in_the_report_and_fail_the_command(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_rows_left_over_are_reported_and_fail_the_run(service: FakeService, tmp_path: Path) -> None:
     unscored = {**ROW, "reference": None}  # which the rule refuses
     rows, report = written(tmp_path, ROW, UNREADABLE, unscored, unscored), tmp_path / "report.json"
     page = tmp_path / "page.html"
@@ -111,9 +95,7 @@ def test_rows_left_over_are_counted_in_the_report_and_fail_the_command(
     assert "2 have no result: invalid: reference: is missing" in result.stderr
 
 
-def test_a_run_in_which_nothing_was_scored_is_reported_too(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_a_run_without_scores_is_reported_too(service: FakeService, tmp_path: Path) -> None:
     rows, report = written(tmp_path, {**ROW, "reference": None}), tmp_path / "report.json"
     assert invoke("rescore", rows, "--with", service.url, "--report", report).exit_code == 1
     content = json.loads(report.read_text(encoding="utf-8"))

@@ -5,8 +5,6 @@ in clients/skyrl/tests/test_launch.py, the job group's variables in
 examples/tests/grpo/test_skypilot.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -31,6 +29,7 @@ from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge
 from tests.openai_api import OpenAIStandIn
+from tests.rows import rows
 from tests.service.cli.test_serve import application, dry_run
 from tests.virtual_time import in_virtual_time
 
@@ -49,23 +48,13 @@ def variables(typed: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("NUM_GPUS=4", "trainer.placement.policy_num_gpus_per_node=4"),
-        ("NUM_GPUS=4", "trainer.placement.ref_num_gpus_per_node=4"),
-        ("NUM_POLICY_GPUS=2", "trainer.placement.policy_num_gpus_per_node=2"),
-        ("NUM_INFERENCE_ENGINES=4", "generator.inference_engine.num_engines=4"),
-        ("TP_SIZE=2", "generator.inference_engine.tensor_parallel_size=2"),
-        ("CKPT_PATH=/ckpts", "trainer.ckpt_path=/ckpts"),
-        ("LOGGER=wandb", "trainer.logger=wandb"),
-        ("WANDB_API_KEY=k", "trainer.logger=wandb"),
-        ("WANDB_API_KEY=k", "trainer.project_name=gsm8k"),
+        *rows(__file__, "trainer"),
         (f"NUMBERS={ORIGINAL}", "trainer.policy_mini_batch_size=8"),
         (f"NUMBERS={ORIGINAL}", "trainer.algorithm.use_kl_loss=false"),
     ],
 )
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_variable_of_skyrls_scripts_reaches_the_trainer(
-    typed: str, expected: str, mode: str
-) -> None:
+def test_a_variable_reaches_the_trainer(typed: str, expected: str, mode: str) -> None:
     done = run(f"run_judge_{mode}.sh", PRINT_CONFIG="1", **variables(typed))
     assert done.returncode == 0, done.stderr
     name = expected.partition("=")[0]
@@ -78,29 +67,8 @@ def test_a_folder_that_skyrls_preparation_wrote_is_read_where_it_is(tmp_path: Pa
     assert f"data.train_data=['{tmp_path}/train.parquet']" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("REWARD_MODEL=Qwen/Qwen2.5-1.5B-Instruct", {"engine.model": "Qwen/Qwen2.5-1.5B-Instruct"}),
-        ("REWARD_NUM_ENGINES=2", {"autoscaling.min_replicas": 2, "autoscaling.max_replicas": 2}),
-        ("REWARD_MAX_MODEL_LEN=8192", {"engine.max_model_len": 8192}),
-        (
-            f"NUMBERS={ORIGINAL}",
-            {
-                "engine.model": "Qwen/Qwen2.5-1.5B-Instruct",
-                "engine.max_model_len": 4096,
-                "judge.template": "final_score",
-                "judge.mode": "generate",
-                "judge.temperature": 0.0,
-                "judge.max_tokens": 512,
-                "judge.rules_first": False,
-            },
-        ),
-    ],
-)
-def test_a_variable_of_skyrls_judge_reaches_the_judge(
-    typed: str, expected: dict[str, Any], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("typed", "expected"), rows(__file__, "judge"))
+def test_variables_reach_the_judge(typed: str, expected: dict[str, Any], tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     assert machine.run("run_judge_sync.sh", **variables(typed)).returncode == 0
     (dry,) = [call for call in machine.calls() if "--dry-run" in call]
@@ -151,22 +119,9 @@ async def minute(judge: JudgeModel, api: OpenAIStandIn, callers: int, **asked: A
     return results
 
 
-@pytest.mark.parametrize(
-    ("typed", "template"),
-    [
-        ("JUDGE=openai", "solution"),
-        ("JUDGE=openai JUDGE_MODEL=gpt-4o-mini", "solution"),
-        ("JUDGE=graded JUDGE_MODEL=gpt-4o-mini", "graded"),
-        ("JUDGE=graded REWARD_MODEL=gpt-4.1-nano", "graded"),
-        ("JUDGE=openai JUDGE_MODEL=o4-mini", "solution"),
-        ("JUDGE=openai JUDGE_MODEL=gpt-5.1", "solution"),
-        ("JUDGE=openai JUDGE_MODEL=gpt-3.5-turbo", "solution"),  # of no profile
-    ],
-)
+@pytest.mark.parametrize(("typed", "template"), rows(__file__, "hosted"))
 @in_virtual_time
-async def test_a_hosted_judge_is_sent_nothing_that_openai_refuses(
-    typed: str, template: str, tmp_path: Path
-) -> None:
+async def test_a_hosted_judge_gets_what_it_takes(typed: str, template: str, tmp_path: Path) -> None:
     api = OpenAIStandIn()
     judge = hosted(typed, tmp_path)
     results = await minute(judge, api, 2, template=template)
@@ -176,9 +131,7 @@ async def test_a_hosted_judge_is_sent_nothing_that_openai_refuses(
 
 
 @in_virtual_time
-async def test_a_parameter_that_an_endpoint_refuses_is_dropped_once_and_for_all(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_parameter_once_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     (copied,) = application(dry_run("openai.yaml", "--set", "remote.model=my-deployment")).models
     assert isinstance(copied, JudgeModel)
 
@@ -215,15 +168,7 @@ async def test_a_hosted_judge_uses_the_minutes_limits_and_is_not_refused(
     assert len(results) >= least
 
 
-@pytest.mark.parametrize(
-    ("typed", "why"),
-    [
-        ("REWARD_MODEL=a JUDGE_MODEL=b", "JUDGE_MODEL=b and REWARD_MODEL=a: unset one"),
-        ("REWARD_NUM_ENGINES=2 JUDGE_REPLICAS=1:4", "unset one"),
-        ("NUMBERS=skyrl", "NUMBERS=skyrl: llm_as_a_judge_local, or unset it"),
-        ("REWARD_SERVE_URL=http://judge REWARD_MODEL=a", "REWARD_MODEL: nothing is deployed"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "why"), rows(__file__, "without_effect"))
 def test_a_variable_without_effect_is_refused(typed: str, why: str, tmp_path: Path) -> None:
     done = Machine(tmp_path).run("run_judge_sync.sh", **variables(typed))
     assert done.returncode == 2
@@ -316,19 +261,8 @@ def test_math500s_members_are_paired_and_rows_name_their_scorer(size: str, tmp_p
     assert rows[0]["reward_model"]["ground_truth"] == infos[0]["target_gt"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--match_type", "llm_judge_remote"], "--data-source NAME sets the rows' data source"),
-        (["--mia_nonmember_method", "random_pairing"], "--members N pairs N rows with unused"),
-        (["--mia"], "--mia: give the number of members, --members N"),
-        (["--mia", "--members", "11"], "of the set's 20 rows, 9 are left as non-members"),
-        (["--members", "2", "--variant", "rule"], "use --members without --variant rule"),
-    ],
-)
-def test_what_the_preparation_does_not_do_is_refused(
-    arguments: list[str], why: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("arguments", "why"), rows(__file__, "not_prepared"))
+def test_what_is_not_prepared_is_refused(arguments: list[str], why: str, tmp_path: Path) -> None:
     refused = prepare(tmp_path, *arguments)
     assert refused.exit_code == 2
     assert why in " ".join(refused.output.replace("│", " ").split())

@@ -4,8 +4,6 @@ Issue "Every row of the systems we replace works to the letter", its rows C; ``t
 those of data and containers. ``reward_kwargs`` and what verl itself does: ``clients/verl/tests``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -26,6 +24,7 @@ from reward_serve.schema import ScoreRequest
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl import scoring
 from tests.fake_service import FakeService, dead_url
+from tests.rows import rows
 from tests.service.reported.test_rows import prepare, variables
 from tests.unit.reward_models.test_judge import FakeEngine, judge
 
@@ -75,31 +74,8 @@ def test_a_variable_of_the_judge_is_read(
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
-        ({"api_key": "mine"}, {"key": "Bearer mine"}),
-        ({"timeout": 90}, {"timeout_s": 90.0}),
-        ({"model_name": "rule"}, {"model": "rule"}),
-        ({"temperature": 0.7}, {"options": {"temperature": 0.7}}),
-        ({"top_p": 0.8}, {"options": {"top_p": 0.8}}),
-        ({"max_new_tokens": 512}, {"options": {"max_tokens": 512}}),
-        ({"enable_thinking": True}, {"options": {"enable_thinking": True, "mode": "generate"}}),
-        ({"enable_thinking": False}, {"options": {"enable_thinking": False}}),
-        ({"problem": "9 + 9?"}, {"question": "9 + 9?"}),
-        (
-            {"problem": "9 + 9?", "prompt_template": "default"},
-            {"question": "9 + 9?", "template": "problem"},
-        ),
-        ({"prompt_template": "default"}, {}),  # there is no problem to show
-        (
-            {"prompt_template": "detailed"},
-            {"template": "detailed", "options": {"mode": "generate"}},
-        ),
-        (
-            {"prompt_template": "{CANDIDATE_SOLUTION} REWARD: <score>"},
-            {"template": "{CANDIDATE_SOLUTION} REWARD: <score>"},
-        ),
-        ({"target_gt": "18"}, {"reference": ["18"]}),
-        ({"filter_gt_by_prompt_token": True, "prompt": "Of 18"}, {"reference": ["18"]}),
-        (dict.fromkeys(("temperature", "top_p", "max_new_tokens"), float("nan")), {}),  # pandas
+        *rows(__file__, "extra_info"),
+        (dict.fromkeys(("temperature", "top_p", "max_new_tokens"), float("nan")), {}),
     ],
 )
 def test_a_field_of_extra_info_reaches_the_judge(
@@ -135,9 +111,7 @@ def test_a_field_without_effect_is_named_once(
     assert says in caplog.text
 
 
-def test_a_template_that_the_bundled_judge_cannot_follow_is_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_template_beyond_the_bundled_judge_is_named(caplog: pytest.LogCaptureFixture) -> None:
     bundled = FakeEngine(description={"weights": "bundled"})
     with FakeService(judge(bundled)) as service:
         row = {"server_url": service.url, "problem": "9 + 9?"}
@@ -249,24 +223,7 @@ def test_the_check_calls_the_reward_function_and_times_it() -> None:
     assert check(LLM_JUDGE_SERVER_URL=dead_url())[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("typed", "arguments", "expected"),
-    [
-        ("MODEL_ID=Qwen/Qwen3-32B", [], "Qwen/Qwen3-32B --host"),
-        ("MODEL_ID=Qwen/Qwen3-32B", ["Qwen/Qwen3-14B"], "Qwen/Qwen3-14B --host"),
-        ("PORT=8001 MODEL_ID=m", [], "-p 127.0.0.1:8001:8000"),
-        ("DTYPE=float16 MODEL_ID=m", [], "m --set engine.dtype=float16"),
-        ("MAX_MODEL_LEN=32768 MODEL_ID=m", [], "m --set engine.max_model_len=32768"),
-        ("GPU_MEMORY_UTILIZATION=0.9 MODEL_ID=m", [], "engine.gpu_memory_utilization=0.9"),
-        ("TENSOR_PARALLEL_SIZE=8 MODEL_ID=m", [], "engine.tensor_parallel_size=8"),
-        ("MAX_NUM_SEQS=512 MODEL_ID=m", [], "engine.max_num_seqs=512"),
-        ("MAX_NUM_BATCHED_TOKENS=16384 MODEL_ID=m", [], "engine.max_num_batched_tokens=16384"),
-        ("BLOCK_SIZE=16 MODEL_ID=m", [], "engine.block_size=16"),
-        ("TRUST_REMOTE_CODE=true MODEL_ID=m", [], "engine.trust_remote_code=true"),
-        ("ENABLE_PREFIX_CACHING=false MODEL_ID=m", [], "engine.enable_prefix_caching=false"),
-        ("HF_TOKEN=secret MODEL_ID=m", [], "-e HF_TOKEN"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "arguments", "expected"), rows(__file__, "server"))
 def test_a_variable_of_the_server_reaches_the_container(
     typed: str, arguments: list[str], expected: str, tmp_path: Path
 ) -> None:
@@ -280,14 +237,7 @@ def test_a_variable_of_the_server_reaches_the_container(
     assert expected in started and "secret" not in started
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "--model Qwen/Qwen3-32B", "--dtype float16", "--max-model-len 8192", "--block-size 16",
-        "--gpu-memory-utilization 0.9", "--max-num-seqs 512", "--max-num-batched-tokens 16384",
-        "--tensor-parallel-size 8",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("typed", rows(__file__, "arguments"))
 def test_an_argument_of_the_server_is_refused_with_the_remedy(typed: str) -> None:
     refused = CliRunner().invoke(cli, ["serve", *typed.split()], env={"COLUMNS": "400"})
     assert refused.exit_code == 2

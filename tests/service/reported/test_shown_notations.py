@@ -3,8 +3,6 @@
 Reported: durations and times of day (am for pm), numbers in other bases, intervals.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from reward_serve_judge import canonical

@@ -1,7 +1,5 @@
 """In SkyRL a call that the token limit cut off was taken for a malformed one, and scored 0.0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -42,9 +40,7 @@ def env_of(service: FakeService, turns: int, **settings: Any) -> GSM8kJudgeEnv:
 @pytest.mark.parametrize("text", ["", "<think>I add.</think>I ask.\n"])
 @pytest.mark.parametrize("cut", CUT)
 @pytest.mark.parametrize("turns", [1, 4], ids=["last turn", "first turn"])
-def test_a_call_that_was_cut_off_is_undecided(
-    service: FakeService, turns: int, cut: str, text: str
-) -> None:
+def test_a_cut_off_call_is_undecided(service: FakeService, turns: int, cut: str, text: str) -> None:
     env = env_of(service, turns)
     step = env.step(f"{text}{CALL}\n{cut}" if len(cut) > 20 else f"{text}{cut}")
     assert (step["done"], step["reward"], step["observations"]) == (True, 0.0, [])
@@ -53,9 +49,7 @@ def test_a_call_that_was_cut_off_is_undecided(
     assert not service.calls
 
 
-def test_a_cut_off_call_after_turns_with_rewards_leaves_the_episode_out(
-    service: FakeService,
-) -> None:
+def test_a_cut_off_call_after_rewarded_turns_leaves_the_episode_out(service: FakeService) -> None:
     env = env_of(service, 4, reward="turns")
     first = env.step(CALL)
     assert (first["done"], env.get_metrics()["judge_undecided"]) == (False, 0.0)
@@ -67,9 +61,7 @@ def test_a_cut_off_call_after_turns_with_rewards_leaves_the_episode_out(
 @pytest.mark.parametrize(
     "text", ["<tool_call>{add 9</tool_call>", '<tool_call>{"name": 1}</tool_call>']
 )
-def test_a_call_that_ended_and_is_malformed_is_answered_and_judged(
-    service: FakeService, text: str
-) -> None:
+def test_a_whole_call_that_is_malformed_is_judged(service: FakeService, text: str) -> None:
     env = env_of(service, 2)
     step = env.step(text)
     assert "write JSON with a tool's name" in step["observations"][0]["content"]

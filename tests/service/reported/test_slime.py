@@ -1,7 +1,5 @@
 """slime's samples of several turns, aborted samples and evaluations; slime itself is not needed."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable
@@ -74,9 +72,7 @@ async def test_what_a_tool_wrote_is_not_scored(judged_by: Callable[[], list[Any]
     )
 
 
-async def test_without_tools_the_response_is_scored_as_it_is(
-    judged_by: Callable[[], list[Any]],
-) -> None:
+async def test_without_tools_the_response_is_as_it_is(judged_by: Callable[[], list[Any]]) -> None:
     plain = Sample([(1, "#### 18")])
     unmasked = Sample([(1, "#### 18")])
     unmasked.loss_mask = None
@@ -84,9 +80,7 @@ async def test_without_tools_the_response_is_scored_as_it_is(
     assert judged_by() == ["#### 18"] * 2
 
 
-async def test_a_mask_of_older_policies_is_not_taken_for_tools(
-    judged_by: Callable[[], list[Any]],
-) -> None:
+async def test_older_policies_masks_are_no_tools(judged_by: Callable[[], list[Any]]) -> None:
     args = SimpleNamespace(**vars(ARGS))
     args.mask_offpolicy_in_partial_rollout = True
     sample = Sample([(0, "So it is "), (1, "#### 18")])

@@ -1,7 +1,5 @@
 """TRL's turns of a vision model have parts, which reached the judge as Python writes a list."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -25,9 +23,7 @@ async def test_the_parts_of_a_completion_are_its_text(service: FakeService) -> N
     assert service.calls[0].body["requests"][0]["response"] == "So it is #### 18"
 
 
-async def test_with_tools_the_parts_of_prompts_and_tools_are_their_texts(
-    service: FakeService,
-) -> None:
+async def test_with_tools_prompts_and_tools_parts_are_their_texts(service: FakeService) -> None:
     tool = {"role": "tool", "name": "add", "content": parts("1", "8")}
     reward = judge_reward(url=service.url, tools=[{"name": "add", "parameters": {}}])
     await reward([PROMPT], [[{"role": "assistant", "content": None}, tool, *SAID]], answer=["18"])

@@ -1,7 +1,5 @@
 """Reported: a finished verdict was held until its whole batch was done."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -4,8 +4,6 @@ A sample of no tokens, which ended in an IndexError: ``test_undecided.py``. ``ov
 which was ignored: ``test_managers.py`` and, with rewards of turns, ``test_tools.py``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from reward_serve.schema import ScoreResult, Status

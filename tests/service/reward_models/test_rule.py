@@ -1,7 +1,5 @@
 """Rules by every verifier, with their child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -17,6 +15,7 @@ from reward_serve.config.models import RuleModel, VerifierName
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
+from tests.rows import rows
 
 Rule = Callable[..., RuleRewardModel]
 OWN = "tests.own_functions"
@@ -133,19 +132,7 @@ def test_every_verifier_is_tested_and_documented() -> None:
     assert re.findall(r"`(\w+)`", " ".join(cells)) == names
 
 
-@pytest.mark.parametrize(
-    ("verifier", "reference", "message"),
-    [
-        ("gsm8k", None, "is missing, but the rule needs one; send"),
-        ("gsm8k", "####", ""),
-        ("gsm8k", r"\boxed{}", ""),
-        ("gsm8k", ["18", "####"], ""),
-        ("numeric", "Paris", "'Paris' is not a number"),
-        ("math", r"\frac{1}{", ".*send LaTeX"),
-        ("tool_call", "add", ".*send JSON such as"),
-        ("json_schema", '{"$ref": "http://127.0.0.1:9/"}', "is no usable JSON Schema"),
-    ],
-)
+@pytest.mark.parametrize(("verifier", "reference", "message"), rows(__file__, "unusable"))
 async def test_a_reference_that_the_verifier_cannot_use_is_refused(
     rule: Rule, verifier: str, reference: Any, message: str
 ) -> None:
@@ -184,22 +171,7 @@ async def test_ordinary_formulas_do_not_wait_for_hostile_ones(rule: Rule, sort: 
         task.cancel()
 
 
-@pytest.mark.parametrize(
-    ("name", "response", "score", "message"),
-    [
-        ("half", "x", 0.5, None),
-        ("is_it", "b", 1.0, None),
-        ("is_it", "c", 0.0, None),
-        ("later", "x", 3.0, None),
-        ("scripted", "none", None, "the verifier abstains: function_abstains"),
-        ("scripted", "raise", None, "KeyError: 'points' (line 28)"),
-        ("scripted", "exit", None, "SystemExit: no points (line 30)"),
-        ("scripted", "next", None, "RuntimeError: StopIteration"),
-        ("scripted", "nan", None, "returned nan (float); return a finite number"),
-        ("scripted", "inf", None, "returned inf (float)"),
-        ("scripted", "text", None, "returned '1' (str)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "response", "score", "message"), rows(__file__, "functions"))
 async def test_a_function_of_ones_own_scores_or_there_is_no_score(
     rule: Rule, name: str, response: str, score: float | None, message: str | None
 ) -> None:
@@ -222,19 +194,8 @@ async def test_a_function_of_ones_own_reads_the_turns_with_their_calls(rule: Rul
     assert (await model.score(ScoreRequest.model_validate(asked))).score == 0.5
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("no.such.module:f", "ModuleNotFoundError.*PYTHONPATH"),
-        (f"{OWN}.py:half", "ModuleNotFoundError.*without .py"),
-        (f"{OWN}:no_such", "AttributeError.*; correct the module, or write"),
-        (f"{OWN}:LEVEL", "is not a callable object.*; change "),
-        (f"{OWN}:two", "too many positional arguments; change "),
-    ],
-)
-def test_a_faulty_path_is_reported_with_its_field_and_remedy(
-    rule: Rule, path: str, message: str
-) -> None:
+@pytest.mark.parametrize(("path", "message"), rows(__file__, "paths"))
+def test_a_faulty_path_has_a_field_and_remedy(rule: Rule, path: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"rule.function: '{path}'.*{message}"):
         rule("function", function=path)
 

@@ -1,7 +1,5 @@
 """A batch over several models and replicas: what is asked where, and how failed calls end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

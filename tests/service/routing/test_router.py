@@ -1,7 +1,5 @@
 """Serve's router, by itself; `tests/service/integration/test_affinity.py` runs it in Ray."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls of tools beside the expected ones, and JSON beside its schema."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.schemas import compare, validator_of
 from reward_serve_answers.values import UnusableReferenceError
+from tests.rows import rows
 
 PARAMETERS = {"properties": {"q": {"default": "*"}, "limit": {"default": 10.0}}, "required": ["q"]}
 TOOLS: list[Any] = [{"name": "now"}, {"function": {"name": "find", "parameters": PARAMETERS}}]
@@ -27,23 +26,11 @@ def call(name: str = "find", **arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("given", "expected", "rule"),
     [
-        ('{"by": [1.0, {"x": 2e0}], "q": "a"}', {"q": "a", "by": [1, {"x": 2}]}, "calls_equal"),
-        ('{"q": "a"}', {"q": "a", "limit": 10}, "calls_equal"),
-        ('{"q": "a", "limit": 9}', {"q": "a"}, "other_value:limit"),
-        ("{}", {"q": "*"}, "missing_key:q"),  # it is required
-        ('{"q": "a", "by": null}', {"q": "a"}, "unknown_key:by"),
-        ('{"q": "a", "\\ud800": 1}', {"q": "a"}, "unknown_key:\\ud800"),
-        ('{"q": 1}', {"q": True}, "other_value:q"),
-        ('{"q": "1"}', {"q": 1}, "other_value:q"),
-        ('{"q": 9007199254740993}', {"q": 9007199254740992}, "other_value:q"),
-        ('{"q": [1, 2]}', {"q": [2, 1]}, "other_value:q.0"),
-        ('{"q": {"x": [{"y": 1}, 2]}}', {"q": {"x": [{"y": 1}]}}, "unknown_key:q.x.1"),
+        *rows(__file__, "arguments"),
         *((given, {"q": "a"}, "arguments_not_json") for given in NOT_JSON),
     ],
 )
-def test_arguments_are_compared_as_json_and_nothing_else_is_equal(
-    given: str, expected: dict[str, Any], rule: str
-) -> None:
+def test_arguments_are_compared_as_json(given: str, expected: dict[str, Any], rule: str) -> None:
     grade = grade_calls([("find", given)], call(**expected), TOOLS)
     assert (grade.rule, grade.score) == (rule, float(rule == "calls_equal"))
 
@@ -72,18 +59,7 @@ LEFT = [
 @pytest.mark.parametrize(
     ("text", "reference", "score", "rule"),
     [
-        (f"<think>{block(NOW)}</think>Let me see. {block(FIND)}", FIND, 1.0, "calls_equal"),
-        (f" [{FIND}]\n", f"[{FIND}]", 1.0, "calls_equal"),
-        (block(NOW) + block(FIND), f"[{FIND}, {NOW}]", 1.0, "calls_equal"),
-        (block(FIND) * 2, f"[{FIND}, {NOW}]", 0.0, "other_name"),
-        (block(FIND) * 2, FIND, 0.0, "extra_call"),
-        (block(FIND), f"[{FIND}, {FIND}]", 0.0, "missing_call"),
-        (block(FIND[:-1]), FIND, 0.0, "arguments_not_json"),
-        (block('{"name": "now", "arguments": "{}"}'), NOW, 1.0, "calls_equal"),
-        (block('{"name": "now", "arguments": "now"}'), NOW, 0.0, "arguments_not_json"),
-        (f"{block(NOW)}<think>Done?</think>Done.", "[]", 0.0, "extra_call"),
-        ('{"noon": true}', "[]", 1.0, "no_call"),
-        ("It is noon.", FIND, 0.0, "missing_call"),
+        *rows(__file__, "texts"),
         *((text, reference, None, rule) for text, rule in LEFT for reference in (FIND, "[]")),
     ],
 )
@@ -111,11 +87,7 @@ def test_a_reference_without_calls_is_refused(reference: str) -> None:
 @pytest.mark.parametrize(
     ("response", "rule"),
     [
-        ('<think>{"a": "x"}</think>\n{"a": 1.0}', "schema_fits"),
-        ('So\n```json\n{"a": "x"}\n```\nor\n```json\n{"a": 1}```\n```\nls\n```', "schema_fits"),
-        ('{"a": true}', "schema_type:$.a"),
-        ('I use ```code```\n```json\n{"a": 1}\n```', "schema_fits"),
-        ('```json\n{"a": 1}\n```\n```json\n{"a', "no_json"),
+        *rows(__file__, "fenced"),
         *((text, "no_json") for text in ('So {"a": 1}', '```json\n{"a": 1}', '{"a": 1, "a": 1}')),
     ],
 )

@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import pytest
 
 from reward_serve_answers import verify
 from reward_serve_answers.choice import grade_choice
 from reward_serve_answers.values import UnusableReferenceError
+from tests.rows import rows
 
 QUESTION = """What is the capital of France?
 A) Rome
@@ -13,64 +12,21 @@ C) A city in Spain
 D) None of the above"""
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "B",
-        "(B)",
-        "Answer: B",
-        "B) Paris",
-        "\\boxed{B}",
-        "\\boxed{\\textbf{(B) Paris}}",
-        "#### B",
-        "Paris",
-        "\\boxed{\\text{Paris}}",
-        "The answer is Paris.",
-        "The answer is (B): Paris",
-        "Option B is correct.",
-        "<think>A?</think>\nB",
-        "Rome is in Italy, so it is not A.\nThe answer is **B**",
-    ],
-)
+@pytest.mark.parametrize("response", rows(__file__, "right"))
 def test_the_letter_or_the_options_text_is_right(response: str) -> None:
     assert grade_choice(response, "B", QUESTION).outcome == "right"
     assert grade_choice(response, "Paris", QUESTION).outcome == "right"
     assert grade_choice(response, "A", QUESTION).outcome != "right"
 
 
-@pytest.mark.parametrize(
-    ("response", "rule"),
-    [
-        ("The answer is A.", "marker_differs"),
-        ("\\boxed{C}", "marker_differs"),
-        ("Rome", "letter_differs"),
-        ("None of the above", "letter_differs"),
-        ("The answer is A or B.", "two_letters"),
-        ("A or B", "two_letters"),
-        ("\\boxed{A, B}", "marker_differs"),
-        ("", "empty_response"),
-        ("Let us see.", "no_letter"),
-    ],
-)
+@pytest.mark.parametrize(("response", "rule"), rows(__file__, "wrong"))
 def test_wrong(response: str, rule: str) -> None:
     grade = grade_choice(response, "B", QUESTION)
     assert (grade.outcome, grade.rule) == ("wrong", rule)
 
 
 @pytest.mark.parametrize("reference", ["A", "B", "C"])
-@pytest.mark.parametrize(
-    "response",
-    [
-        "The answer is not B.",
-        "The answer is B. No, wait: C",
-        "The answer is B\nC",
-        "\\boxed{B",
-        "The answer is A.\nThe answer is B.",
-        "If it rains, the answer is B.",
-        "I think B and C are both fine",
-        "The answer is B, but C fits too",
-    ],
-)
+@pytest.mark.parametrize("response", rows(__file__, "undecided"))
 def test_a_denied_or_later_letter_is_undecided(response: str, reference: str) -> None:
     assert grade_choice(response, reference, QUESTION).outcome == "abstain"
 
@@ -92,10 +48,7 @@ def test_several_letters_are_right_together(response: str) -> None:
     assert verify("A", "A, C", "choice").outcome == "wrong"
 
 
-ALONE = [
-    "A)", "(A)", "[A]", "A.", "A - ", "A:", "**A.**", "- A:", "A\uff09", "A\u3001", "A\uff0e",
-    "a)", "(a)", "a.", "1.", "(1)", "1)",
-]  # fmt: skip
+ALONE = rows(__file__, "labels")
 OPTIONS = [
     *(
         "\n".join(
@@ -125,9 +78,7 @@ def test_options_are_known_in_the_forms_of_data_sets(options: str) -> None:
     ("answer", "reference", "outcome"),
     [("AB", "A", "right"), ("BC", "A", "wrong"), ("AC", "C", "right"), ("ABC", "A", "wrong")],
 )
-def test_an_options_text_is_never_taken_for_letters(
-    answer: str, reference: str, outcome: str
-) -> None:
+def test_an_options_text_is_no_letters(answer: str, reference: str, outcome: str) -> None:
     question = "Which side is the longest?\nA) AB\nB) BC\nC) AC"
     assert grade_choice(f"\\boxed{{{answer}}}", reference, question).outcome == outcome
     assert grade_choice(answer, reference).outcome == "abstain"

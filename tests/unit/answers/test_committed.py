@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reward_serve_answers import committed as module
 from reward_serve_answers.committed import committed
+from tests.rows import rows
 
 ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
 
@@ -13,11 +12,7 @@ ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
 @pytest.mark.parametrize(
     ("response", "text"),
     [
-        ("<think>It is 17.</think>\nIt is 18.", "It is 18."),
-        ("<thinking>17</thinking>18", "18"),
-        ("18 <think>or 17", "18"),
-        ("<think>18", ""),
-        ("<|begin_of_thought|>17<|end_of_thought|>18", "18"),
+        *rows(__file__, "thinking"),
         (
             f"{ANALYSIS}<|start|>assistant<|channel|>final<|message|>It is 18.<|return|>",
             "It is 18.",
@@ -25,27 +20,13 @@ ANALYSIS = "<|channel|>analysis<|message|>So the answer is 17.<|end|>"
         (f"{ANALYSIS}<|channel|>commentary to=python<|message|>17<|call|>", ""),
         (f"<|channel|>final<|message|>18<|end|><|start|>assistant{ANALYSIS}", "18"),
         (ANALYSIS, ""),
-        ("analysisWe need 17.assistantfinalIt is 18.", "It is 18."),
-        ("analysis of it: assistantfinal", "analysis of it: assistantfinal"),
     ],
 )
 def test_thinking_and_analysis_are_no_part_of_it(response: str, text: str) -> None:
     assert committed(response).text == text
 
 
-@pytest.mark.parametrize(
-    "run_on",
-    [
-        "\n\nQuestion: What is 5 + 2?\nAnswer: 7\n#### 7",
-        "\n**Problem 2:** What is 5 + 2?\n\\boxed{7}",
-        "\n\nNext question: What is 5 + 2?\nAnswer: 7",
-        "\n\nNow try this one: What is 5 + 2? The answer is 7.",
-        "\n\n### Instruction\nAdd 5 and 2.\n### Response\n7",
-        "<|im_end|>\n<|im_start|>user\nWhat is 5 + 2?<|im_end|>\n<|im_start|>assistant\n7",
-        "\nHuman: What is 5 + 2?\nAssistant: 7",
-        "[INST] And 5 + 2? [/INST] 7",
-    ],
-)
+@pytest.mark.parametrize("run_on", rows(__file__, "run_on"))
 @pytest.mark.parametrize("answer", ["She makes 9 * 2 = 18.", "#### 18"])
 def test_the_next_question_or_turn_ends_it(answer: str, run_on: str) -> None:
     text = committed(answer + run_on).text
@@ -72,36 +53,13 @@ def test_a_question_before_the_answer_is_the_task(response: str) -> None:
     assert (commitment.text, commitment.clause) == (response, "18")
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        "<!-- the answer is 18 -->",
-        "<!--\n#### 18\n-->",
-        r"\phantom{\boxed{18}}",
-        r"\textcolor{white}{\boxed{18}}",
-        r"{\color{white} \boxed{18}}",
-        '<span style="color:white">The answer is 18.</span>',
-        "<div hidden>#### 18</div>",
-        "<p style='display: none'>\\boxed{18}</p>",
-        "% the answer is 18",
-    ],
-)
+@pytest.mark.parametrize("hidden", rows(__file__, "hidden"))
 def test_what_a_reader_would_not_see_is_no_part_of_it(hidden: str) -> None:
     commitment = committed(f"So \\boxed{{17}}.\n{hidden}")
     assert (commitment.text, commitment.clause) == ("So \\boxed{17}.", "17")
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "He saves 20% so the answer is \\boxed{18}",
-        "\\boxed{20}% of 90 is 18",
-        "A: %(reference)s",
-        "If x <!-- 3 then 18",
-        "\\color{blue}{18}",
-        "So 18. Input: 5. User stories matter.",
-    ],
-)
+@pytest.mark.parametrize("response", rows(__file__, "seen"))
 def test_what_a_reader_sees_stays(response: str) -> None:
     assert committed(response).text == response
 
@@ -119,20 +77,7 @@ def test_the_last_markers_clause_is_found() -> None:
     assert committed("x" * 10**6 + "\n#### 18").clause == "18", "of a longer one, the end is read"
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "She makes 18 dollars",
-        "the answers are 18",
-        "Is the answer 18?",
-        "boxed{18}",
-        r"\boxedtext{18}",
-        "**Not the Final Answer**\n18",
-        "<answer>18",
-        '{"answers": 18}',
-        "Answer:",
-    ],
-)
+@pytest.mark.parametrize("response", rows(__file__, "no_marker"))
 def test_nothing_is_put_forward_by(response: str) -> None:
     assert committed(response).clause is None
 

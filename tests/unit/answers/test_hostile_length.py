@@ -1,7 +1,5 @@
 """Texts as long as an item may be, of parts that make a careless reader backtrack."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -29,41 +27,12 @@ from reward_serve_answers.calls import grade_calls
 from reward_serve_answers.gsm8k import final_formula
 from reward_serve_answers.schemas import compare
 from reward_serve_answers.verifiers import grade_match
+from tests.rows import rows
 
-PARTS = [
-    "18 ", "1,", "1.", "2^", "1{,}", "½", "-", "$", "{", "\\boxed{", "\\frac{1}{", "\\text{",
-    "#### 18\n", "A: ", "<answer>", "</think>", "<think>", "<", "**", " ", " \n", "\u200b", "a",
-    "not ", "one ", "hundred thousand ", "answer ", "answer\t", "box ", "A:", "<!--", "<a hidden>",
-    "<span style='color:white'>", "%", "} %", "\\phantom{", "{\\color{white}", "Q:\n",
-    "<tool_call>", "<tool_call>{}</tool_call>", '{"name": "arguments', "[f(", "[",
-    "Q: a #### 1\n", "<|channel|>final<|message|>", "<|start|>user", "[INST]", "the answer is 18, ",
-]  # fmt: skip
+PARTS = rows(__file__, "parts")
 
 CALL = '{"name": "f", "arguments": {"a": 1}}'
-OPENERS = {  # what a text repeats, nests or lets stand before blanks; and what closes it
-    **dict.fromkeys(PARTS, ""),
-    "```": "\n```", "```json\n": "```\n", "``` x\n": "```\n", "~~~": "~~~", "`": "`",
-    "{": "}", "[": "]", "(": ")", '{"a": ': "}", '[{"a":': "}]", '{"name": "f", "a": ': "}",
-    "\\boxed{": "}", "\\boxed": "", "\\fbox{": "}", "\\frac{": "}", "\\text{": "}",
-    "\\begin{pmatrix}": "\\end{pmatrix}", "\\left(": "\\right)", "\\(": "\\)", "\\[": "\\]",
-    "$": "$", "$$": "$$", "<!--": "-->", "<div style='": "'></div>", "\\phantom{": "}",
-    "<think>": "</think>", "<think ": "</think>", "<seed:think>": "</seed:think>",
-    "<thought>": "</thought>", "<reasoning>": "</reasoning>", "<analysis>": "</analysis>",
-    "<scratchpad>": "</scratchpad>", "◁think▷": "◁/think▷", "[THINK]": "[/THINK]",
-    "<|START_THINKING|>": "<|END_THINKING|>", "<|START_RESPONSE|>": "<|END_RESPONSE|>",
-    "<|begin_of_thought|>": "<|end_of_thought|>", "<|inner_prefix|>": "<|inner_suffix|>",
-    "<|channel>thought": "<channel|>", "<|channel|>": "<|message|>", "analysisx": "assistantfinal",
-    "<answer>": "</answer>", "<tool_call>": "</tool_call>", "<response>": "</response>",
-    f"<tool_call>{CALL}</tool_call>": "", f"{CALL},": "", "<tool_call>{": "}</tool_call>",
-    "####": "", "#### ": "", "Answer:": "", "answer is ": "", "**Final Answer**\n": "", "# ": "",
-    "Question 1:\n": "", "Problem: a": "?", "Input: ": "\nOutput:", "<|im_start|>user": "",
-    '"': '"', "'": "'", '"answer": ': "", "\\": "", "\\n": "", "\\u": "", "1": "", "12,345": "",
-    "1.5,": "", "1e5,": "", "+": "", ",": "", ".": "", "?": "", ">": "", "=": "", "_": "",
-    "\n": "", "\t": "", "\r\n": "", "or ": "", "\u202e": "\u202c", "\u0130": "", "e\u0301": "",
-    "Verdict: ": "", "REWARD:": "", "REWARD: 1 ": "", "CRITIQUE:": "", "Score: ": "", "[[A": "]]",
-    "(A) ": "", "A) x\n": "", "A or ": "", "I choose ": "", "null,": "", '"a":1,': "",
-    '"$ref": "#a",': "", "和": "", "&nbsp;": "", "</s>": "", "1/2 ": "", "5.\\boxed{": "}",
-}  # fmt: skip
+OPENERS = {**dict.fromkeys(PARTS, ""), **dict(rows(__file__, "openers"))}
 
 
 def _writing() -> dict[str, Callable[[str], object]]:

@@ -1,7 +1,5 @@
 """Random answers in random notations, equal and unequal: rules never prove what is not so."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -13,30 +11,23 @@ from hypothesis import strategies as st
 from num2words import num2words
 
 from reward_serve_answers import verify
+from tests.rows import rows
 
 SAMPLE, MANY = 3_000, 200_000
 Case = tuple[str, str, bool | None]
 """Answer, reference and whether they are equal; None if only a proof of right would be false."""
 
-MARKED = [
-    "#### {}",
-    "So \\boxed{{{}}}.",
-    "Working.\nThe answer is {}",
-    "A: {}",
-    "<answer>{}</answer>",
-]
-RESTATED = [
-    "{} (i.e. {})", "{}, that is, {}", "{}, in other words {}", "{}, aka {}", "{}; to be exact, {}",
-    "{} (that is, {})", "{} or {}", "{}, or {}", "{}, i.e. {}",
-]  # fmt: skip
-RETRACTED = [
-    "{}. No, {}", "{}\nWait, {}", "not {}", "{}? Or {}", "{}. Sorry, that should be {}",
-    "{} is wrong",
-    "{}, although {} fits too", "~~{}~~ {}", "{}.\nActually, it is {}", "{} - {}", "{} if not {}",
-]  # fmt: skip
+MARKED = rows(__file__, "marked")
+RESTATED = rows(__file__, "restated")
+RETRACTED = rows(__file__, "retracted")
 UNITS = [
-    ("am", "pm"), ("minutes", "hours"), ("°C", "°F"), ("kg", "g"), ("km", "miles"), ("day", "week"),
-]  # fmt: skip
+    ("am", "pm"),
+    ("minutes", "hours"),
+    ("°C", "°F"),
+    ("kg", "g"),
+    ("km", "miles"),
+    ("day", "week"),
+]
 
 
 def written(number: int, pick: random.Random) -> str:
@@ -122,11 +113,7 @@ def test_no_proof_is_false(count: int) -> None:
         assert not (outcome == "wrong" and equal is True), (response, reference)
 
 
-PIECES = [
-    "####", "\\boxed{", "}", "The answer is", "Answer:", "<answer>", "</answer>", "</think>",
-    "<think>", "17", "18", "-18", "1,800", "1.8", "½", "\\frac{1}{2}", "eighteen", "%", "$", "(",
-    " dollars", " or ", ". No, wait, ", "~~", "=", "\n", " ", "\u200b", "\ud800", "\\sqrt{", "**",
-]  # fmt: skip
+PIECES = rows(__file__, "pieces")
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join)
 FORMS = [*MARKED, "Final Answer: ${}$", "**Answer:** {} dollars", "**Final Answer**\n{}"]
 
@@ -139,17 +126,14 @@ def test_what_is_right_holds_the_references_value(response: str, gold: int) -> N
 
 
 @given(texts, st.integers(0, 10**4), st.integers(0, 10**4), st.sampled_from(FORMS))
-def test_a_later_marker_with_another_number_takes_right_away(
-    response: str, gold: int, other: int, form: str
-) -> None:
+def test_a_later_marker_of_another_decides(response: str, gold: int, other: int, form: str) -> None:
     for right in (response, f"{response}\n#### {gold}"):
         verification = verify(f"{right}\n{form.format(other)}", str(gold))
         assert other == gold or verification.outcome != "right"
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["False", "(3,-4)", "A B C", "3 pm", "-2,1", "é", "f'", ".5x", "10³", "#A B#"],
+    "text", ["False", "(3,-4)", "A B C", "3 pm", "-2,1", "é", "f'", ".5x", "10³", "#A B#"]
 )
 def test_a_response_that_is_the_reference_is_right(text: str) -> None:
     assert verify(f"  {text}\n", text).outcome == "right"

@@ -1,7 +1,5 @@
 """The verifiers besides gsm8k's: exact, numeric, and the strict formats of trainers."""
 
-from __future__ import annotations
-
 import pytest
 from skyrl_gym.envs.gsm8k.utils import compute_score
 
@@ -13,47 +11,18 @@ from reward_serve_answers.verifiers import (
     grade_strict_last,
     verify_strict_any,
 )
+from tests.rows import rows
 
 
-@pytest.mark.parametrize(
-    ("response", "reference", "score"),
-    [
-        ("Paris", "Paris", 1.0),
-        ("\n New  \n York", "New York", 1.0),
-        ("Zu\u0308rich", "Z\u00fcrich", 1.0),
-        ("<think>Rome? no</think> Paris", "Paris", 1.0),
-        ("[THINK]Rome?[/THINK]Paris", "Paris", 1.0),
-        ("<think>Paris", "Paris", None),
-        ("paris", "Paris", 0.0),
-        ("5²", "52", 0.0),
-        ("", "Paris", 0.0),
-    ],
-)
-def test_exact_overlooks_only_what_cannot_be_seen(
-    response: str, reference: str, score: float | None
-) -> None:
+@pytest.mark.parametrize(("response", "reference", "score"), rows(__file__, "exact"))
+def test_exact_overlooks_the_invisible(response: str, reference: str, score: float | None) -> None:
     assert grade_exact(response, reference).score == score
 
 
 @pytest.mark.parametrize(
-    ("response", "reference", "score"),
-    [
-        ("18, not 17", "18", 0.0),
-        ("-5", "-5", 1.0),
-        ("18" + " x" * 150, "18", 0.0),  # before the final 300 characters
-        ("18%", "18", 1.0),
-        ("17,18", "1718", 0.0),
-        ("١٨", "18", 0.0),
-        # where verl 0.9.1's method="flexible" compares writings, and says 0
-        ("The answer is 18.", "18", 1.0),
-        ("1,800", "1800", 1.0),
-        ("1800", "so it is\n#### $1,800", 1.0),
-        ("1800", "1800 dollars", 1.0),
-    ],
+    ("response", "reference", "score"), [*rows(__file__, "numeric"), ("18" + " x" * 150, "18", 0.0)]
 )
-def test_numeric_compares_the_last_number_by_value(
-    response: str, reference: str, score: float
-) -> None:
+def test_numeric_compares_last_numbers_values(response: str, reference: str, score: float) -> None:
     assert grade_numeric(response, reference).score == score
 
 
@@ -72,25 +41,14 @@ def test_numeric_refuses_a_reference_that_is_no_number(reference: str) -> None:
 # What verl 0.9.1's compute_score(..., method="strict") says, read from its source, since verl's
 # pins need another environment; skyrl_gym's is asked itself. They differ in three cases.
 STRICT = [
-    ("9 * 2 = 18\n#### 18", "18", 1.0),
-    ("#### 17", "18", 0.0),
-    ("#### 17\n#### 18", "18", 1.0),  # for skyrl 0.0
-    ("#### 18\n#### 17", "18", 0.0),  # for skyrl 1.0
-    ("#### 18" + " " * 300, "18", 0.0),  # for skyrl 1.0
+    *rows(__file__, "strict"),
+    ("#### 18" + " " * 300, "18", 0.0),
     ("#### 18" + " " * 293, "18", 1.0),
-    ("#### 1,800", "1800", 1.0),
-    ("#### $18", "18", 0.0),
-    ("#### -5", "-5", 1.0),
-    ("#### 18.", "18", 0.0),
-    ("##### 18", "18", 1.0),
-    ("", "18", 0.0),
 ]
 
 
 @pytest.mark.parametrize(("response", "reference", "verls"), STRICT)
-def test_strict_matches_score_as_the_trainers_do(
-    response: str, reference: str, verls: float
-) -> None:
+def test_strict_matches_score_as_trainers(response: str, reference: str, verls: float) -> None:
     assert grade_strict_last(response, reference).score == verls
     assert grade_strict_first(response, reference).score == compute_score(response, reference)
 
@@ -105,29 +63,13 @@ def test_a_strict_matchs_reference_may_be_a_whole_solution(grade: object) -> Non
 
 @pytest.mark.parametrize(
     ("response", "reference"),
-    [
-        ("####18", "18"),
-        ("#### $18", "18"),
-        ("#### 18.00", "18"),
-        ("9 eggs at $2.\n" * 500 + "#### 18", "18"),
-        ("#### 0.5", "1/2"),
-    ],
+    [*rows(__file__, "closing_line"), ("9 eggs at $2.\n" * 500 + "#### 18", "18")],
 )
 def test_the_right_number_on_a_closing_line_is_right(response: str, reference: str) -> None:
     assert verify_strict_any(response, [reference]).rule == "marker_matches"
 
 
-@pytest.mark.parametrize(
-    ("response", "rule"),
-    [
-        ("The answer is 18.", "no_strict_marker"),
-        (r"\boxed{18}", "no_strict_marker"),
-        ("### 18", "no_strict_marker"),
-        ("\uff03\uff03\uff03\uff03 18", "no_strict_marker"),
-        ("9 * 2 = 17\n#### 17", "marker_differs"),
-        ("Let's solve this step by step.", "only_opener"),
-    ],
-)
+@pytest.mark.parametrize(("response", "rule"), rows(__file__, "wrong"))
 def test_without_the_marker_even_a_right_answer_is_wrong(response: str, rule: str) -> None:
     verification = verify_strict_any(response, ["18", "19"])
     assert (verification.outcome, verification.rule) == ("wrong", rule)
@@ -135,16 +77,7 @@ def test_without_the_marker_even_a_right_answer_is_wrong(response: str, rule: st
 
 @pytest.mark.parametrize(
     ("response", "rule"),
-    [
-        ("#### 18\nThank you.", "strict_marker_in_doubt"),
-        ("#### 18<|im_end|>", "strict_marker_in_doubt"),
-        ("#### 18\n" + " " * 300, "strict_marker_in_doubt"),
-        ("The answer is 18.####", "strict_marker_in_doubt"),
-        ("#### 17\n#### 18", "markers_disagree"),
-        ("The answer is 17.\n#### 18", "markers_disagree"),
-        ("##### 18", "no_marker"),
-        ("The answer is 18.<think>\n#### 18", "unfinished_thinking"),
-    ],
+    [*rows(__file__, "in_doubt"), ("#### 18\n" + " " * 300, "strict_marker_in_doubt")],
 )
 def test_a_closing_line_in_another_shape_is_left_to_the_judge(response: str, rule: str) -> None:
     verification = verify_strict_any(response, ["18"])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.fake_service import FakeService
+from tests.rows import rows
 from tests.unit.cli.test_main import invoke
 
 CALL = {"name": "add", "arguments": {"a": 9, "b": 9}}
@@ -33,13 +32,7 @@ def test_a_conversation_is_scored_with_its_turns(
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "code", "message"),
-    [
-        ("[", [], 2, "task.json: cannot be read as JSON"),
-        ("18", [], 2, "task.json: must be a list of messages, or an object with them"),
-        ("[]", ["a question"], 2, "give QUESTION and RESPONSE, or --messages FILE"),
-        ('[{"role": "human", "content": ""}]', ["--turns"], 1, "messages.0.role"),
-    ],
+    ("content", "arguments", "code", "message"), rows(__file__, "no_conversations")
 )
 def test_what_is_no_conversation_is_refused(
     service: FakeService,

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import typer
 
 from reward_serve.cli.options import set_field
+from tests.rows import rows
 
 
 def file(*models: dict[str, Any]) -> dict[str, Any]:
@@ -44,18 +43,7 @@ def test_a_path_begins_at_the_only_model_at_args_or_at_the_top_of_the_file() -> 
     assert content["applications"] == [{"name": "other", "args": args}]
 
 
-@pytest.mark.parametrize(
-    ("assignment", "fault"),
-    [
-        ("judge.max_tokens", "write PATH=VALUE"),
-        ("=64", "write PATH=VALUE"),
-        ("judge..mode=label", "write PATH=VALUE"),
-        ("judge.mode=[", "is not YAML"),
-        ("judge.mode.label=1", "'label' is not in a section"),
-        ("models.1.kind=rule", "'1' is not in a section, or not an entry of the list"),
-        ("models.1=x", "'1' is not"),
-    ],
-)
+@pytest.mark.parametrize(("assignment", "fault"), rows(__file__, "nowhere"))
 def test_a_path_that_leads_nowhere_is_refused(assignment: str, fault: str) -> None:
     with pytest.raises(typer.BadParameter) as caught:
         set_field(file(judge()), assignment)

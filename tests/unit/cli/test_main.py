@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import threading
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -16,9 +14,6 @@ from reward_serve.client.check import Finding
 from tests.fake_service import FakeService, Reply, dead_url
 
 ROOT = Path(__file__).resolve().parents[3]
-GOOD = [
-    {"response": f"#### {18 + n % 3}", "reference": "18", "correct": n % 3 == 0} for n in range(7)
-]
 KEY = "s3cret-0123456789"
 
 
@@ -100,9 +95,7 @@ def test_ask_prints_a_score_or_why_there_is_none(service: FakeService) -> None:
     assert "is a service running there?" in unreachable.output
 
 
-def test_the_key_of_the_environment_is_sent_and_never_shown(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variables_key_is_unseen(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = ("ask", "", "18", "--reference", "18", "--url", service.url)
     monkeypatch.setenv("REWARD_SERVE_API_KEY", KEY)
     assert invoke(*asking).exit_code == 0

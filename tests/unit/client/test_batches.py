@@ -1,7 +1,5 @@
 """How a client collects requests into batches, and asks until each has a final result."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import time
@@ -226,9 +224,7 @@ async def test_a_stream_ends_when_those_who_wait_for_the_rest_have_left() -> Non
     ],
 )
 @in_virtual_time
-async def test_what_another_attempt_may_better_is_asked_again(
-    fault: Any, status: str, attempts: int
-) -> None:
+async def test_what_may_get_better_is_asked_again(fault: Any, status: str, attempts: int) -> None:
     transport = Scripted(fault)
     assert await ask(transport, bodies("a")) == ([("a", status)], attempts - 1)
     assert len(transport.asked) == attempts

@@ -1,7 +1,5 @@
 """A service that goes away and comes back, as its clients see it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence
@@ -69,9 +67,7 @@ async def probed() -> None:
 
 @pytest.mark.parametrize("silence", [AWAY, HUNG, LOST, LATE], ids=repr)
 @in_virtual_time
-async def test_many_steps_without_an_answer_cost_one_deadline(
-    silence: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_outages_cost_one_deadline(silence: Any, caplog: pytest.LogCaptureFixture) -> None:
     client = client_of(service := Service(silence))
     began = time.monotonic()
     steps = []
@@ -163,9 +159,7 @@ async def test_a_model_without_an_answer_closes_no_other() -> None:
     ],
 )
 @in_virtual_time
-async def test_a_refusal_or_no_verdict_is_an_answer(
-    answer: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_refusal_is_an_answer(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     client = client_of(service := Service(answer), max_attempts=1)
     for _ in range(3):
         await client.ascore(ASKED)
@@ -175,9 +169,7 @@ async def test_a_refusal_or_no_verdict_is_an_answer(
 
 
 @in_virtual_time
-async def test_a_request_that_always_fails_does_not_condemn_the_service(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_hopeless_request_condemns_no_service(caplog: pytest.LogCaptureFixture) -> None:
     service = Service(lambda request: LOST if "poison" in request else BACK)
     client = client_of(service)
     for service.takes_s in (0.0, 5.0):  # when it is busy, a probe would not be answered soon

@@ -1,19 +1,13 @@
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from reward_serve.client import (
-    HttpRewardClient,
-    ScoringError,
-    connect,
-    retrying,
-)
+from reward_serve.client import HttpRewardClient, ScoringError, connect, retrying
 from reward_serve.schema import ScoreResult
 from tests.fake_service import FakeService, Reply, dead_url
+from tests.rows import rows
 
 VARIABLES = ("URL", "APP", "API_KEY", "TIMEOUT_S")
 
@@ -87,9 +81,7 @@ def test_the_same_target_gives_the_same_client(service: FakeService) -> None:
     assert connect(url=service.url, on_failure="none") not in clients
 
 
-def test_the_environment_names_the_target(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_names_the_target(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWARD_SERVE_URL", service.url)
     monkeypatch.setenv("REWARD_SERVE_API_KEY", "s3cret")
     monkeypatch.setenv("REWARD_SERVE_TIMEOUT_S", "7")
@@ -99,20 +91,7 @@ def test_the_environment_names_the_target(
     assert 6 < call.body["requests"][0]["timeout_s"] <= 7
 
 
-@pytest.mark.parametrize(
-    ("arguments", "variables", "message"),
-    [
-        ({"url": "http://a", "app": "b"}, {}, "url and app='b' are both given"),
-        ({}, {"URL": "http://a", "APP": "b"}, "REWARD_SERVE_URL and REWARD_SERVE_APP"),
-        ({}, {"TIMEOUT_S": "soon"}, "REWARD_SERVE_TIMEOUT_S or timeout_s: 'soon'"),
-        ({"timeout_s": -1}, {}, "timeout_s: -1"),
-        ({"timeout_s": 0}, {}, "timeout_s: 0 "),
-        ({"timeout_s": 7200}, {}, "timeout_s: 7200 is not .* at most 3600"),
-        ({"url": "http://a", "on_failure": "zero"}, {}, "on_failure: 'zero'"),
-        ({"url": "http://a", "max_attempts": 0}, {}, "max_attempts: 0 must be at least 1"),
-        ({"url": "http://a", "max_batch": -1}, {}, "max_batch: -1 must be at least 1"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "variables", "message"), rows(__file__, "settings"))
 def test_a_wrong_setting_is_reported(
     arguments: dict[str, Any],
     variables: dict[str, str],

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import itertools
 from typing import Any
@@ -76,9 +74,7 @@ def test_a_group_too_large_is_a_typed_failure_for_each_response_without_a_servic
     ("on_failure", "scores"),
     [("none", [None, 1.0]), (None, [None, 1.0]), (0.0, [0.0, 1.0]), ("raise", None)],
 )
-def test_on_failure_applies_to_each_response(
-    service: FakeService, on_failure: Any, scores: Any
-) -> None:
+def test_on_failure_is_of_each_response(service: FakeService, on_failure: Any, scores: Any) -> None:
     client = HttpRewardClient(service.url, on_failure=on_failure)
     asked = {**ASKED, "responses": ["", "aa"]}
     if scores is None:

@@ -1,7 +1,5 @@
 """The transport over HTTP, and what its client adds."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator
@@ -63,18 +61,14 @@ def test_what_crosses_the_wire_is_what_was_said_and_a_deadline(service: FakeServ
     ],
     ids=repr,
 )
-def test_a_request_that_is_refused_is_that_items_fault(
-    client: HttpRewardClient, fields: dict[str, Any]
-) -> None:
+def test_a_refused_request_alone_fails(client: HttpRewardClient, fields: dict[str, Any]) -> None:
     results = client.score_batch([{**RIGHT, **fields, "id": "a"}, RIGHT])
     assert [result.status for result in results] == [Status.INVALID, Status.OK]
     assert str(results[0].reason).startswith(f"{next(iter(fields))}: ")
     assert (results[0].id, results[1].id) == ("a", None)
 
 
-def test_a_service_that_starts_again_is_asked_again_and_a_page_of_another_is_not(
-    service: FakeService,
-) -> None:
+def test_a_restarted_service_is_asked_again_and_another_page_is_not(service: FakeService) -> None:
     not_deployed = Reply(b"Path '/v1/score/batch' not found", code=404)
     service.replies["/v1/score/batch"] = not_deployed
     with HttpRewardClient(service.url, timeout_s=20) as client:
@@ -128,9 +122,7 @@ def test_an_answer_outside_the_contract_is_unavailable_never_a_score(
 
 
 @pytest.mark.parametrize("last", ["", '{"index": 1, "id"'])
-def test_of_a_stream_that_breaks_off_what_came_is_kept_and_the_rest_is_asked_again(
-    service: FakeService, last: str
-) -> None:
+def test_a_broken_stream_is_kept_and_the_rest_asked_again(service: FakeService, last: str) -> None:
     line = '{"index": 0, "id": "a", "status": "ok", "score": 0.5}\n'
     stream = Reply(f"{line}{last}".encode(), headers={"content-type": "application/x-ndjson"})
     service.replies["/v1/score/batch"] = stream
@@ -180,9 +172,7 @@ def test_a_malformed_url_is_refused_at_once_without_its_password(url: str) -> No
     assert "s3cret" not in str(caught.value)
 
 
-def test_threads_and_event_loops_share_a_connection_until_it_is_closed(
-    service: FakeService,
-) -> None:
+def test_threads_and_event_loops_share_a_connection_until_its_end(service: FakeService) -> None:
     client = HttpRewardClient(service.url)
     assert client.score(RIGHT).score == 1.0
     for _ in range(2):
@@ -217,9 +207,7 @@ async def test_a_result_is_explained(service: FakeService, client: HttpRewardCli
     assert (refused.status, refused.id) == (Status.INVALID, "a")
 
 
-def test_what_is_no_explanation_is_unavailable(
-    service: FakeService, client: HttpRewardClient
-) -> None:
+def test_no_explanation_is_unavailable(service: FakeService, client: HttpRewardClient) -> None:
     for reply, message in (
         (Reply({"detail": "server.explain is off"}, 404), "HTTP 404: server.explain is off"),
         (Reply({"result": {}}), "is not an explanation: result.status"),

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from reward_serve.client.outcomes import ScoringError, check_on_failure, metrics_of, settle
 from reward_serve.schema import ScoreResult, Status, failure
+from tests.rows import rows
 
 LOST = failure(Status.ERROR, "no service", id="a")
 
@@ -38,22 +37,8 @@ def test_what_the_rule_cannot_prove_stays_a_failure(asked: dict[str, Any]) -> No
     assert settle(asked, LOST, "rule") is LOST
 
 
-PARIS = "It is the capital of France, Paris."
-
-
-@pytest.mark.parametrize(
-    ("response", "reference", "score"),
-    [
-        ("#### 17", "18", 0.0),  # proven by the rule
-        ("the capital of France", PARIS, 2 * 4 / 11),
-        ("the capital of France", ["Berlin", PARIS], 2 * 4 / 11),
-        ("the the the", PARIS, 2 * 1 / 10),
-        ("no idea", PARIS, 0.0),
-    ],
-)
-def test_texts_are_compared_by_their_words_where_no_rule_decides(
-    response: str, reference: Any, score: float
-) -> None:
+@pytest.mark.parametrize(("response", "reference", "score"), rows(__file__, "words"))
+def test_texts_without_a_rule_compare_by_words(response: str, reference: Any, score: float) -> None:
     settled: Any = settle({"response": response, "reference": reference}, LOST, "lexical")
     assert settled.source == "fallback"
     assert settled.score == pytest.approx(score)

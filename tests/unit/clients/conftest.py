@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from reward_serve.client import retrying

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -58,9 +56,7 @@ def test_a_request_has_its_samples_keys_and_the_rows_group_first(service: FakeSe
     assert [request["group"] for request in asked] == ["train/7", "7"]
 
 
-def test_a_critique_is_in_the_metrics_that_ask_and_in_no_mean_or_observation(
-    service: FakeService,
-) -> None:
+def test_a_critique_is_in_the_metrics_that_ask_and_in_no_mean(service: FakeService) -> None:
     verdict = {"status": "ok", "score": 0.0, "critique": "It adds."}
     service.replies["/v1/score/batch"] = Reply({"results": [verdict]})
     plain, asking, unasked = (
@@ -127,9 +123,7 @@ def test_an_exception_of_the_client_ends_nothing(
         ({"group_size": 4, "on_failure": "rule"}, "on_failure=rule with group_size"),
     ],
 )
-def test_a_setting_that_would_end_a_run_or_mix_scales_is_refused(
-    settings: dict[str, Any], match: str
-) -> None:
+def test_a_setting_that_would_mix_scales_is_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         judge("http://127.0.0.1:1", **settings)
 

@@ -1,7 +1,5 @@
 """slime's interface as published: ``Sample`` of slime/utils/types.py, its arguments."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import fmean, stdev

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math
@@ -20,9 +18,7 @@ async def called(rewards: Any, completions: list[Any], **columns: Any) -> list[A
     return await asyncio.gather(*(reward(**shared) for reward in rewards))
 
 
-async def test_completions_and_the_assistants_last_turns_are_scored_in_order(
-    service: FakeService,
-) -> None:
+async def test_completions_and_assistants_last_turns_are_in_order(service: FakeService) -> None:
     reward = judge_reward(url=service.url, name="judge")
     assert inspect.iscoroutinefunction(reward.__call__)  # as TRL asks of a callable object
     assert reward.__name__ == "judge"
@@ -48,9 +44,7 @@ async def test_a_failed_verdict_is_none_and_the_others_are_kept(service: FakeSer
 
 
 @pytest.mark.parametrize(("on_failure", "score"), [("rule", 1.0), ("none", None)])
-async def test_a_dead_service_raises_nothing_and_fallbacks_are_counted(
-    on_failure: str, score: float | None
-) -> None:
+async def test_a_dead_services_fallbacks_are_counted(on_failure: str, score: float | None) -> None:
     logged: dict[str, float] = {}
     settings: dict[str, Any] = {"timeout_s": 1, "max_attempts": 1}
     reward = judge_reward(url=dead_url(), on_failure=on_failure, **settings)
@@ -91,9 +85,7 @@ def test_a_wrong_setting_is_refused_when_the_function_is_made(settings: dict[str
 
 
 @pytest.mark.parametrize("gold", [None, math.nan, " ", [None]])
-async def test_a_run_ends_where_its_first_samples_have_no_gold_answer(
-    service: FakeService, gold: Any
-) -> None:
+async def test_a_run_ends_if_its_first_samples_lack_gold(service: FakeService, gold: Any) -> None:
     reward = judge_reward(url=service.url)
     with pytest.raises(RefusedRowError, match=r"2 of 2 samples so far cannot.*reference: is mis"):
         await called([reward], ["#### 18"] * 2, answer=[gold] * 2)
@@ -132,9 +124,7 @@ async def test_trls_table_has_what_was_judged(service: FakeService) -> None:
     assert table.keys() == {f"judge_{c}" for c in ("status", "source", "label", "probability")}
 
 
-async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_processes(
-    service: FakeService,
-) -> None:
+async def test_samples_are_keyed_by_their_place_in_the_whole_step(service: FakeService) -> None:
     class Trainer:
         model = SimpleNamespace(training=True)
         accelerator = SimpleNamespace(process_index=1, num_processes=2)
@@ -163,9 +153,7 @@ async def test_samples_are_keyed_by_their_place_in_the_step_over_batches_and_pro
     assert await keys(log_metric=None) == [(7, None)] * 2  # of trainers that show their state alone
 
 
-async def test_each_component_is_a_column_with_none_where_it_is_absent(
-    service: FakeService,
-) -> None:
+async def test_each_component_is_a_column_with_none_if_absent(service: FakeService) -> None:
     def result(**scores: float | None) -> dict[str, Any]:
         parts = {
             name: {"score": score, "status": "error" if score is None else "ok"}
@@ -188,9 +176,7 @@ async def test_each_component_is_a_column_with_none_where_it_is_absent(
     assert asked == [[{"name": "true", "text": "It is true."}], "style", None]
 
 
-async def test_the_completions_of_a_prompt_are_judged_against_each_other(
-    service: FakeService,
-) -> None:
+async def test_a_prompts_completions_are_judged_against_each_other(service: FakeService) -> None:
     reward = judge_reward(url=service.url, reference=None, group_size=2)
     turns = [{"role": "user", "content": "P?"}]
     scores = await reward(
@@ -207,17 +193,13 @@ async def test_the_completions_of_a_prompt_are_judged_against_each_other(
 
 
 @pytest.mark.parametrize("prompts", [["p", "p", "p"], ["p", "q", "q", "p"]])
-async def test_a_batch_of_broken_groups_is_refused(
-    service: FakeService, prompts: list[str]
-) -> None:
+async def test_a_batch_of_cut_groups_is_refused(service: FakeService, prompts: list[str]) -> None:
     reward = judge_reward(url=service.url, reference=None, group_size=2)
     with pytest.raises(ValueError, match="does not consist of groups of this size"):
         await reward(prompts=prompts, completions=["a"] * len(prompts))
 
 
-async def test_async_grpos_worker_sends_the_tools_that_the_reward_was_given(
-    service: FakeService,
-) -> None:
+async def test_async_grpos_worker_sends_the_tools_of_the_reward(service: FakeService) -> None:
     """In a spawned process, without the trainer, and with the keys of gpt-oss's chat template."""
     tool = {"name": "add", "parameters": {}}
     reward = judge_reward(url=service.url, tools=[tool], turns=True, template="t")

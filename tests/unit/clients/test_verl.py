@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math
@@ -19,6 +17,7 @@ from reward_serve_verl import compute_score
 from reward_serve_verl import llm_judge_remote as drop_in
 from reward_serve_verl.scoring import as_reward, check_first_rows, references, request_for
 from tests.fake_service import FakeService, Reply, dead_url
+from tests.rows import rows
 
 MISSING: list[Any] = [None, np.float64("nan"), "  ", [], [None], np.array([None]), {}]
 JUDGED = "llm_judge_remote_gsm8k"
@@ -112,38 +111,10 @@ def test_the_hosts_of_rows_can_be_limited(service: FakeService, hosts: Any) -> N
     assert len(service.calls) == 2
 
 
-ROW = {
-    "problem": "How many?",
-    "model_name": "judge",
-    "temperature": 0.5,
-    "max_new_tokens": 64,
-    "split": "train",
-    "index": 7,
-    "prompt_template": "final_answer",
-}
-ASKED = {
-    "question": "How many?",
-    "model": "judge",
-    "template": "final_answer",
-    "group": "train/7",
-    "options": {"temperature": 0.5, "max_tokens": 64},
-}
-DETAILED = {"template": "detailed", "options": {"mode": "generate"}}
-
-
 @pytest.mark.parametrize(
     ("info", "asked"),
     [
-        (ROW, ASKED),
-        ({"prompt_template": "default"}, {}),
-        (
-            {"prompt_template": "default", "problem": "9?"},
-            {"template": "problem", "question": "9?"},
-        ),
-        ({"prompt_template": "{PROBLEM}..."}, {"template": "{PROBLEM}..."}),
-        ({"enable_thinking": True}, {"options": {"enable_thinking": True, "mode": "generate"}}),
-        ({"enable_thinking": False}, {"options": {"enable_thinking": False}}),
-        ({"prompt_template": "detailed"}, DETAILED),
+        *rows(__file__, "requests"),
         ({"question": math.nan, "model_name": math.nan, "rubric": None}, {}),
         ({"rubric": np.array([{"name": "a", "weight": None}])}, {"rubric": [{"name": "a"}]}),
     ],
@@ -159,15 +130,7 @@ def test_a_row_without_a_gold_answer_sends_no_reference(truth: Any) -> None:
 
 @pytest.mark.parametrize(
     ("truth", "info", "expected"),
-    [
-        (["18", None, math.nan, ""], {}, ["18"]),
-        ({"a": "18", "b": "19", "c": None}, {}, ["18", "19"]),
-        ({"a": "18", "b": "19"}, {"target_gt": "b"}, ["19"]),
-        (["18", "19"], {"target_gt": ["19"]}, ["19"]),
-        (["18", "19"], {"target_gt": "20"}, ["18", "19"]),
-        (["18 apples", "19 Pears."], {"filter_gt_by_prompt_token": True}, ["19 Pears."]),
-        (["1 pearstem", "2 plums"], {"filter_gt_by_prompt_token": True}, ["1 pearstem", "2 plums"]),
-    ],
+    [*rows(__file__, "gold"), (["18", None, math.nan, ""], {}, ["18"])],
 )
 def test_which_gold_answers_count(truth: Any, info: dict[str, Any], expected: list[str]) -> None:
     assert references(truth, "Count the pears", info) == expected
@@ -186,9 +149,7 @@ def test_the_rows_prompt_selects_gold_answers_before_its_question() -> None:
         ({"reward_model": None}, "reference: is missing"),
     ],
 )
-def test_a_run_ends_where_the_service_refuses_a_row(
-    service: FakeService, row: dict[str, Any], reason: str
-) -> None:
+def test_a_run_ends_at_a_refusal(service: FakeService, row: dict[str, Any], reason: str) -> None:
     good = {"reward_model": {"ground_truth": "18"}, "extra_info": None}
     check_first_rows([good, good], {"url": service.url})
     with pytest.raises(
@@ -204,9 +165,7 @@ def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> N
     assert "a probe had no verdict: error" in caplog.text
 
 
-def test_the_drop_in_has_the_signatures_and_floats_of_what_it_replaces(
-    addressed: FakeService,
-) -> None:
+def test_the_drop_in_has_the_signatures_and_floats_it_replaces(addressed: FakeService) -> None:
     single = ["data_source", "solution_str", "ground_truth", "extra_info"]
     several = ["data_sources", "solution_strs", "ground_truths", "extra_infos"]
     assert list(inspect.signature(drop_in.compute_score).parameters) == [
@@ -309,9 +268,7 @@ def test_critiques_are_texts_with_the_same_key_in_every_row_that_asks(
     assert "critique" not in scored(WRONG, **settings)
 
 
-def test_rows_that_match_no_pattern_are_verls_own(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_rows_are_verls_own(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     def verl_score(
         data_source: str, solution: str, truth: Any, info: Any
     ) -> float | dict[str, Any]:
@@ -347,15 +304,7 @@ async def test_the_samples_of_a_row_are_judged_against_each_other(service: FakeS
     assert isinstance(lost, ScoringError) and lost.result.status is Status.TIMEOUT
 
 
-@pytest.mark.parametrize(
-    ("turns", "scores", "expected"),
-    [
-        ("differences", [0.5, 0.25, 1.0], {"turn_rewards": "[0.5, -0.25, 0.75]"}),
-        ("log", [0.5, None], {"turn_scores": "[0.5, null]"}),
-        ("differences", [0.5, None], None),
-        ("differences", [], None),
-    ],
-)
+@pytest.mark.parametrize(("turns", "scores", "expected"), rows(__file__, "turns"))
 def test_rewards_are_made_of_turns_that_all_have_a_score(
     turns: str, scores: list[float | None], expected: dict[str, str] | None
 ) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
@@ -8,48 +6,13 @@ import pytest
 
 from reward_serve.config.app import AppConfig, GatewayConfig
 from reward_serve.config.base import ConfigError, Section
+from tests.rows import rows
 
 Args = type[AppConfig | GatewayConfig]
 
 
-@pytest.mark.parametrize(
-    ("model", "remedy"),
-    [
-        ({"kind": "judge", "engine": {"num_gpus": 1}}, "move it to models.0.resources.num_gpus"),
-        ({"kind": "rule", "gpus": 0}, "move it to models.0.resources.num_gpus"),
-        (
-            {"kind": "judge", "judge": {"model": "x"}},
-            "move it to models.0.engine.model or models.0.remote.model",
-        ),
-        (
-            {"kind": "judge", "template": "x"},
-            "move it to models.0.judge.template or models.0.group.template",
-        ),
-        (
-            {"kind": "rule", "resources": {"num_replicas": 2}},
-            "move it to models.0.autoscaling.min_replicas or models.0.autoscaling.max_replicas",
-        ),
-        (
-            {"kind": "remote", "remote": {"model": "x", "url": "y"}},
-            "move it to models.0.remote.base_url",
-        ),
-        (
-            {"kind": "remote", "remote": {"model": "x", "api_keys_file": "y"}},
-            "move it to models.0.remote.api_key_file",
-        ),
-        ({"kind": "judge", "max_batch_items": 64}, "move it to server.max_batch_items"),
-        ({"kind": "judge", "port": 1}, "move it to http_options.port, at the top of the file"),
-        ({"kind": "rule", "engine": {}}, "remove it, or set kind: judge or rubric or classifier"),
-        ({"kind": "judge", "rubric": {}}, "remove it, or set kind: rubric"),
-        (
-            {"kind": "rule", "rule": {"max_model_len": 1}},
-            "choose from function, ordered, pattern, verifier",
-        ),
-    ],
-)
-def test_a_field_of_another_section_or_kind_is_answered_with_its_place(
-    model: dict[str, Any], remedy: str
-) -> None:
+@pytest.mark.parametrize(("model", "remedy"), rows(__file__, "misplaced"))
+def test_a_misplaced_field_is_answered_with_its_place(model: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         AppConfig.parse({"models": [{"name": "m", **model}]})
     fault, _, advice = str(caught.value).partition("; ")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from reward_serve.engines.checkpoint import (
     folder_digest,
     is_folder,
 )
+from tests.rows import rows
 
 HEADER = {
     "__metadata__": {"format": "pt"},
@@ -83,9 +82,7 @@ def test_a_fault_is_reported_with_the_file_and_the_remedy(fault: str, folder: Pa
     assert "copy the model again" in str(caught.value) or "in the same folder" in str(caught.value)
 
 
-def test_a_folder_is_distinguished_from_a_hub_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_told_from_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here" / "inside").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     folders = ["/models/judge", "../judge", "~/judge", "models/judges/mine", "here/inside"]
@@ -162,17 +159,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     huggingface_hub.set_client_factory(default_client_factory)
 
 
-@pytest.mark.parametrize(
-    ("model", "revision", "is_given"),
-    [
-        ("org/judge", None, True),
-        ("org/busy", None, True),  # it may be given later, which is left to the engine
-        ("org/absent", None, False),
-        ("not a name", None, False),
-        ("org/gated", None, False),
-        ("org/judge", "none", False),
-    ],
-)
+@pytest.mark.parametrize(("model", "revision", "is_given"), rows(__file__, "hub"))
 def test_what_the_hub_does_not_give_is_refused_with_the_remedy(
     hub: None, model: str, revision: str | None, is_given: bool
 ) -> None:
@@ -183,9 +170,7 @@ def test_what_the_hub_does_not_give_is_refused_with_the_remedy(
             check_hub_id(model, revision)
 
 
-def test_without_the_hub_a_model_in_the_cache_is_served_and_another_refused(
-    hub: None, tmp_path: Path
-) -> None:
+def test_without_the_hub_only_a_model_in_the_cache_is_served(hub: None, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="--local-dir FOLDER"):
         check_hub_id("org/away")
     repository = tmp_path / "models--org--away"

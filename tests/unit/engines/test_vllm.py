@@ -1,7 +1,5 @@
 """What of the vLLM engines needs no vLLM; tests/service/integration shows the rest."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ import pytest
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines import vllm
 from reward_serve.engines.vllm import Progress, VllmRunner, dtype_of, instruction_set
+from tests.rows import rows
 from tests.virtual_time import in_virtual_time
 
 
@@ -50,21 +49,10 @@ async def after(*happenings: str | float) -> Progress:
 
 @pytest.mark.parametrize(
     ("happenings", "stalled_s"),
-    [
-        ([3600], 0),
-        (["submitted", 1, "submitted", 1, "submitted", 1], 3),
-        (["submitted", "submitted", 50, "advanced", 7], 7),
-        (["submitted", "submitted", 50, "answered", 7], 7),
-        (["submitted", "advanced", "answered", 3600], 0),
-        (["submitted", 20, "abandoned"] * 3, 60),  # all timed out
-        (["submitted", 60, "abandoned", "submitted", "answered", 3600], 0),  # a probe answered
-        (["submitted", "answered", 3600, "submitted", 2], 2),
-    ],
+    [*rows(__file__, "stalls"), (["submitted", 20, "abandoned"] * 3, 60)],
 )
 @in_virtual_time
-async def test_an_engine_is_stalled_since_its_last_output(
-    happenings: list[Any], stalled_s: int
-) -> None:
+async def test_a_stall_is_since_the_last_output(happenings: list[Any], stalled_s: int) -> None:
     assert (await after(*happenings)).stalled_s == stalled_s
 
 
@@ -78,17 +66,7 @@ async def test_a_dead_or_hung_engine_is_a_failure_and_a_slow_one_is_not() -> Non
     assert await FakeEngine(await after(*hung), answers=True).fatal_error() is None
 
 
-@pytest.mark.parametrize(
-    ("flags", "limit", "name"),
-    [
-        ("avx2 avx512bw avx512_vnni avx512_bf16 amx_int8", "", "AVX512_CORE_AMX"),
-        ("avx2 avx512bw avx512_vnni", "", "AVX512_CORE_VNNI"),
-        ("avx2 avx_vnni", "", "AVX2_VNNI"),
-        ("sse4_2", "", "other"),
-        ("avx2 avx512bw avx512_vnni", "avx512_core", "AVX512_CORE"),
-        ("avx2 avx512bw avx512_vnni", "ALL", "AVX512_CORE_VNNI"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "limit", "name"), rows(__file__, "flags"))
 def test_the_instruction_set_is_the_most_capable_that_onednn_may_use(
     flags: str, limit: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,20 +77,7 @@ def test_the_instruction_set_is_the_most_capable_that_onednn_may_use(
     assert instruction_set(tmp_path / "nowhere") == "other"
 
 
-@pytest.mark.parametrize(
-    ("instructions", "settings", "dtype"),
-    [
-        ("AVX512_CORE_AMX", {}, "bfloat16"),
-        ("AVX512_CORE_BF16", {}, "int8"),
-        ("AVX512_CORE_VNNI", {}, "int8"),
-        ("AVX2", {}, "float32"),
-        ("AVX512_CORE_BF16", {"adapter": "/mine"}, "float32"),
-        ("AVX512_CORE_BF16", {"model": "/models/judge"}, "float32"),
-        ("AVX512_CORE_BF16", {"quantization": "fp8"}, "float32"),
-        ("AVX512_CORE_BF16", {"dtype": "bfloat16"}, "bfloat16"),
-        ("AVX2", {"dtype": "int8"}, "int8"),
-    ],
-)
+@pytest.mark.parametrize(("instructions", "settings", "dtype"), rows(__file__, "types"))
 def test_auto_is_the_fastest_type_in_which_the_shipped_judge_was_measured(
     instructions: str, settings: dict[str, Any], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """The answers of training rows: every notation has the answer's value, no near miss has."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable
@@ -11,11 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from sympy import Expr, simplify, sympify
-from sympy.parsing.sympy_parser import (
-    implicit_multiplication,
-    parse_expr,
-    standard_transformations,
-)
+from sympy.parsing.sympy_parser import implicit_multiplication, parse_expr, standard_transformations
 
 from reward_serve_answers.values import parse_number
 from reward_serve_judge.canonical import canonical
@@ -145,9 +139,7 @@ class FakeTask:
         return 1.0 if same else 0.6 if answer.startswith("almost") else 0.0
 
 
-def test_a_tasks_oracle_decides_what_is_a_miss_and_what_a_notation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tasks_oracle_tells_a_miss_from_a_notation(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = ["[red, blue]", "[green, blue]", "almost", "what?", "x" * 90]
     fake = SimpleNamespace(create_dataset=lambda name, size, seed: FakeTask(answers))
     monkeypatch.setitem(sys.modules, "reasoning_gym", fake)

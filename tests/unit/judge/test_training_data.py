@@ -1,7 +1,5 @@
 """Training rows: what they are made of, and that no label is false."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -20,13 +18,7 @@ from reward_serve_judge.training.answers.numbers import Number
 from reward_serve_judge.training.answers.tasks import HELD_OUT, TRAINED, Task
 from reward_serve_judge.training.drafts import Draft, Problem
 from reward_serve_judge.training.problems import read_problems
-from reward_serve_judge.training.responses import (
-    Example,
-    Material,
-    make,
-    make_bare,
-    make_first,
-)
+from reward_serve_judge.training.responses import Example, Material, make, make_bare, make_first
 from reward_serve_judge.training.texts import KINDS
 from reward_serve_lab.evaluation.bulk import read_rows
 
@@ -106,9 +98,7 @@ def test_rules_contradict_no_label(examples: list[Example]) -> None:
     assert wrong == []
 
 
-def test_an_amount_in_two_units_misses_no_reference_that_it_may_meet(
-    examples: list[Example],
-) -> None:
+def test_an_amount_in_two_units_misses_no_reference_it_may_meet(examples: list[Example]) -> None:
     converted = [example for example in examples if example.family == "converted"]
     assert sum(example.correct for example in converted) > 10
     for example in converted:
@@ -153,17 +143,13 @@ def test_every_twentieth_problem_is_held_out_of_training(tmp_path: Path) -> None
         ([*rows(2), json.dumps({"question": "?", "answer": "#### x"})], "row 3"),
     ],
 )
-def test_a_bad_file_is_reported_with_its_row(
-    lines: list[str], message: str, tmp_path: Path
-) -> None:
+def test_a_bad_file_is_reported_by_its_row(lines: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter) as caught:
         read_problems(write(tmp_path / "train.jsonl", lines))
     assert message in str(caught.value)
 
 
-def test_every_unseen_kind_has_labelled_rows_that_eval_reads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unseen_kinds_have_labelled_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     task = Task("fake", "up left", ("UP LEFT",), ("left up", "up", "down"))
     monkeypatch.setattr(unseen, "read_tasks", lambda names, count, seed: [task])
     monkeypatch.setattr(unseen, "read_mmath", lambda: {"formulas": [task]})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,14 +8,8 @@ from hypothesis import strategies as st
 
 from reward_serve.judging.conversation import ConversationRenderer
 
-SPECIAL = {
-    "<|user|>": 1,
-    "<|assistant|>": 2,
-    "<|system|>": 3,
-    "<|end|>": 4,
-    "<|tool|>": 5,
-    "<extra_0>": 6,
-}
+NAMES = ("<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|tool|>", "<extra_0>")
+SPECIAL = {name: number for number, name in enumerate(NAMES, 1)}
 
 
 class FakeTokenizer:
@@ -81,9 +73,7 @@ def test_the_oldest_turns_go_first_and_the_system_turn_stays() -> None:
         pytest.param(30, 30, (8, 8), id="both: half each"),
     ],
 )
-def test_the_last_two_turns_share_what_room_there_is(
-    question: int, response: int, lengths: tuple[int, int]
-) -> None:
+def test_the_last_turns_share_room(question: int, response: int, lengths: tuple[int, int]) -> None:
     asked = turns("q" * (question - 1) + "Q", "r" * (response - 1) + "R")
     rendered = ConversationRenderer(FakeTokenizer(), 16 + 4).render(asked)
 
@@ -107,9 +97,7 @@ STEP = ["assistant", "tool", "tool"]
         (["system", "system", "user", "assistant", "user"], [0, 1, 2, 3, 4]),
     ],
 )
-def test_a_cut_keeps_the_task_and_a_call_with_what_its_tools_answered(
-    roles: list[str], kept: list[int]
-) -> None:
+def test_a_cut_keeps_the_task_and_calls_with_answers(roles: list[str], kept: list[int]) -> None:
     asked: list[dict[str, Any]] = [{"role": role, "content": f"text {role}"} for role in roles]
     for i, role in enumerate(roles[:-1]):
         if roles[i + 1] == "tool" and role == "assistant":
@@ -144,9 +132,7 @@ plain = st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF), max_size=
 
 @pytest.mark.parametrize("trims", [False, True])
 @given(texts=st.lists(plain, min_size=2, max_size=8), room=st.integers(12, 90))
-def test_any_conversation_fits_stays_text_and_is_shown_as_it_is(
-    trims: bool, texts: list[str], room: int
-) -> None:
+def test_any_conversation_fits_and_stays_text(trims: bool, texts: list[str], room: int) -> None:
     asked = turns(*texts[: len(texts) // 2 * 2])
     renderer = ConversationRenderer(FakeTokenizer(trims), room)
     rendered = renderer.render(asked)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -89,9 +87,7 @@ def long_run(turns: int, words: int) -> list[Any]:
         ("last", WHOLE[WHOLE.rindex("<turn") :]),
     ],
 )  # fmt: skip
-def test_a_view_shows_its_turns_with_their_calls_and_without_thinking(
-    view: str, expected: str, renderer: Renderer
-) -> None:
+def test_a_view_shows_turns_and_no_thinking(view: str, expected: str, renderer: Renderer) -> None:
     assert (
         text(render_turns(renderer, [TASK, CALL, ANSWERED, END], task_done(view=view))) == expected
     )

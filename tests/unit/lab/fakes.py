@@ -1,7 +1,5 @@
 """Rows, results, files of lines, and a judge with given answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence
@@ -70,9 +68,7 @@ def now() -> float:
     ("responses", "id_"), [(["r0", "r1", "r2", "r3"], "prompt"), (["same"] * 4, None)]
 )
 @virtual_time.in_virtual_time
-async def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result(
-    responses: list[str], id_: str | None
-) -> None:
+async def test_a_whole_cohort_is_judged_at_once(responses: list[str], id_: str | None) -> None:
     bench, began = Bench(), now()
     asked = [bench.ask(response, after_s=i, id=id_) for i, response in enumerate(responses)]
     results = await asyncio.gather(*asked)
@@ -83,9 +79,7 @@ async def test_a_whole_cohort_is_judged_at_once_and_each_has_its_own_result(
 
 @pytest.mark.parametrize("other", [{"reference": "19"}, {"messages": [turn("Or?")]}])
 @virtual_time.in_virtual_time
-async def test_prompts_with_the_same_group_are_not_judged_by_the_first_ones_reference(
-    other: Any,
-) -> None:
+async def test_prompts_of_one_group_are_not_judged_by_the_firsts_reference(other: Any) -> None:
     bench, prompt = Bench(), {"reference": "18", "messages": [turn("?")], "question": None}
     asked = [prompt, prompt | other, prompt, prompt | other]
     await asyncio.gather(
@@ -171,9 +165,7 @@ async def test_one_that_failed_among_others_is_not_worth_a_retry() -> None:
 
 
 @virtual_time.in_virtual_time
-async def test_beyond_the_limit_a_keys_requests_are_rejected_and_another_key_has_its_share() -> (
-    None
-):
+async def test_beyond_the_limit_a_keys_requests_are_rejected_and_anothers_are_not() -> None:
     bench = Bench(limit=4)
     waiting = asyncio.gather(*(bench.ask(f"r{n}", group_size=8) for n in range(4)))
     with pytest.raises(OverloadedError, match="4 requests wait for their groups"):

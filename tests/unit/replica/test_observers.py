@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable
@@ -120,9 +118,7 @@ def test_an_audit_is_a_line_with_both_scores_and_no_text(tmp_path: Path) -> None
 WROTE = {**RIGHT, "reason": "secret", "text": "a secret", "critique": "secrets"}
 
 
-def test_what_the_judge_wrote_is_in_lines_with_texts_alone(
-    log_lines: LogLines, tmp_path: Path
-) -> None:
+def test_the_judges_text_is_in_lines_with_texts_alone(log_lines: LogLines, tmp_path: Path) -> None:
     asked = [(request(), WROTE), (request(), RIGHT)]
     wrote, right = written(tmp_path / "texts", *asked)
     texts = ("reason", "text", "critique")

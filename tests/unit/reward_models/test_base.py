@@ -1,17 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any
 
 import pytest
 
-from reward_serve.engines.base import (
-    EngineError,
-    OverloadedError,
-    RefusedError,
-    UnusableReplyError,
-)
+from reward_serve.engines.base import EngineError, OverloadedError, RefusedError, UnusableReplyError
 from reward_serve.reward_models.base import (
     DeadlinePassedError,
     InvalidRequestError,
@@ -40,9 +33,7 @@ from tests.unit.reward_models.test_judge import FakeEngine, judge, request, says
         ),
     ],
 )
-def test_every_exception_has_its_status(
-    error: Exception, status: Status, reason: str, details: Any
-) -> None:
+def test_errors_have_statuses(error: Exception, status: Status, reason: str, details: Any) -> None:
     assert failure_of(error, "judge") == failure(status, reason, details=details)
 
 

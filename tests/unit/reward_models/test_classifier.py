@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -193,9 +191,7 @@ async def test_what_has_no_steps_to_score_is_refused(fields: dict[str, Any], mes
         await model.score(ScoreRequest.model_validate({**asked, **fields}))
 
 
-def test_steps_are_for_process_reward_models_only_and_their_tag_is_one_token(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_steps_are_process_reward_models_with_a_token_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"classifier\.steps: .* scores whole responses"):
         classifier(FakeEngine(1.0), steps="min")
     engine, _ = process_reward_model()

@@ -1,7 +1,5 @@
 """Composites and cascades of members that answer by themselves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any
@@ -137,9 +135,7 @@ def test_a_member_that_is_silent_is_waited_for_no_longer_than_its_part() -> None
         ([Status.OVERLOADED, Status.ERROR, 1.0], 2, Status.OVERLOADED),
     ],
 )
-async def test_without_a_quorum_there_is_no_score(
-    answers: list[Answer], quorum: int, status: Status
-) -> None:
+async def test_no_quorum_no_score(answers: list[Answer], quorum: int, status: Status) -> None:
     verdict = await composite(answers, quorum=quorum).score(REQUEST)
     assert (verdict.status, verdict.score, verdict.source) == (status, None, None)
     assert f"{quorum} are needed" in (verdict.reason or "")
@@ -220,9 +216,7 @@ def cascade(asks: list[Ask], members: Sequence[Any] = ("small", "large")) -> Cas
         (Status.OVERLOADED, True),
     ],
 )
-async def test_the_second_is_asked_where_the_first_is_unsure_or_failed(
-    first: Answer, passed_on: bool
-) -> None:
+async def test_the_second_is_asked_if_the_first_is_unsure(first: Answer, passed_on: bool) -> None:
     model = cascade([member(first), member(judged(0.9))])
     result = await model.score(REQUEST)
     first_score = first.score if isinstance(first, ScoreResult) else first

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -8,6 +6,7 @@ from reward_serve.config.models import JudgeModel
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options
+from tests.rows import rows
 from tests.unit.reward_models.test_judge import FakeEngine, judge, request
 
 
@@ -22,24 +21,14 @@ def thinker(engine: FakeEngine, **settings: Any) -> Judge:
     return Judge(JudgeModel.model_validate(config), engine)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, (0.7, 1.0, 64, None)),
-        ({"max_tokens": 10, "temperature": 0.0, "top_p": 0.5}, (0.0, 0.5, 10, None)),
-        ({"enable_thinking": True}, (0.7, 1.0, 64, 30)),
-        ({"enable_thinking": True, "thinking_tokens": 7}, (0.7, 1.0, 64, 7)),
-    ],
-)
-async def test_a_requests_options_replace_the_deployments(
-    options: dict[str, Any], expected: tuple[Any, ...]
-) -> None:
+@pytest.mark.parametrize(("options", "expected"), rows(__file__, "prevail"))
+async def test_requests_options_prevail(options: dict[str, Any], expected: list[Any]) -> None:
     engine = FakeEngine()
     scorer = thinker(engine, max_tokens=64, temperature=0.7, thinking_tokens=30)
     await scorer.score(request(options=Options(**options)))
     (sampling,) = engine.settings
     applied = sampling.temperature, sampling.top_p, sampling.max_tokens, sampling.thinking_tokens
-    assert applied == expected
+    assert applied == tuple(expected)
     assert engine.prompts[0].endswith("<think>") is ("enable_thinking" in options)
 
 
@@ -51,16 +40,7 @@ async def test_a_request_may_turn_thinking_off() -> None:
 
 
 @pytest.mark.parametrize("rules_first", [False, True])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"enable_thinking": True, "mode": "label"}, "options.enable_thinking: has no effect"),
-        ({"thinking_tokens": 8, "mode": "label"}, "options.thinking_tokens: has no effect"),
-        ({"max_tokens": 513}, "options.max_tokens: 513 is above .* maximum of 512; request"),
-        ({"thinking_tokens": 8}, "options.thinking_tokens: thinking is off"),
-        ({"thinking_tokens": 8, "enable_thinking": True}, "cannot limit thinking"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), rows(__file__, "options"))
 async def test_an_option_without_effect_or_above_the_limits_is_refused_with_the_remedy(
     options: dict[str, Any], message: str, rules_first: bool
 ) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import math
 import re
@@ -179,9 +177,7 @@ async def test_long_responses_share_the_room() -> None:
         ({"template": "pairwise_reference"}, "reference: template 'pairwise_reference' needs it"),
     ],
 )
-async def test_an_invalid_request_names_field_and_remedy(
-    fields: dict[str, Any], message: str
-) -> None:
+async def test_a_bad_request_names_field_and_remedy(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(message)):
         await judged(FakeEngine(label=by(higher)), **fields)
 
@@ -204,9 +200,7 @@ def test_a_clear_order_is_the_order_of_the_scores(order: list[int]) -> None:
 
 @given(table=tables())
 @settings(max_examples=30, deadline=None)
-def test_strengths_are_the_maximum_that_scipy_finds_and_scores_lie_in_0_to_1(
-    table: tuple[int, dict[Pair, float]],
-) -> None:
+def test_strengths_are_scipys_and_scores_in_0_to_1(table: tuple[int, dict[Pair, float]]) -> None:
     from scipy.optimize import minimize  # type: ignore[import-untyped]
 
     size, outcomes = table

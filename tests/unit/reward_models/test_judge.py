@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import math
 import re
@@ -18,6 +16,7 @@ from reward_serve.reward_models.base import InvalidRequestError, best_match
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure
 from reward_serve.templates import GenerateForm, LabelForm, Template
+from tests.rows import rows
 
 
 class FakeTokenizer:
@@ -213,25 +212,7 @@ async def test_in_generate_mode_what_the_judge_wrote_is_the_verdict(
     assert "end with a line 'VERDICT: 1'" in engine.prompts[0]
 
 
-@pytest.mark.parametrize(
-    ("written", "reference", "critique"),
-    [
-        ("CRITIQUE: It adds.\n**CRITIQUE:** It adds twice. \nVERDICT: 0", "18", "It adds twice."),
-        ("<think>CRITIQUE: No.</think>VERDICT: 0", "18", None),
-        ("CRITIQUE:\nVERDICT: 0", "18", None),
-        ("CRITIQUE: It adds.\nNo verdict.", "18", None),
-        ("CRITIQUE: It should be 18.\nVERDICT: 0", "2 * 9 = 18\n#### 18", None),
-        ("CRITIQUE: It is $1,800, not that.\nVERDICT: 0", "1800", None),
-        ("CRITIQUE: It is 1800.\nVERDICT: 0", ["17", "$1,800"], None),
-        ("CRITIQUE: It is Paris!\nVERDICT: 0", "paris", None),
-        ("CRITIQUE: 180, 1.18, 18.5.\nVERDICT: 0", "18", "180, 1.18, 18.5."),
-        ("CRITIQUE: It is 18.0kg.\nVERDICT: 0", "18 dollars", None),
-        ("CRITIQUE: It is 1 800, or 1{,}800.\nVERDICT: 0", "1800", None),
-        ("CRITIQUE: It is \\frac{1}{2}.\nVERDICT: 0", "1/2", None),
-        ("CRITIQUE: It is \uff11\uff18.\nVERDICT: 0", "18", None),
-        ("CRITIQUE: It is not 42.\nVERDICT: 0", "In all there are 42 apples.", None),
-    ],
-)
+@pytest.mark.parametrize(("written", "reference", "critique"), rows(__file__, "critiques"))
 async def test_a_critique_is_the_last_one_of_a_verdict_and_tells_no_reference(
     written: str, reference: str | list[str], critique: str | None
 ) -> None:
@@ -242,15 +223,7 @@ async def test_a_critique_is_the_last_one_of_a_verdict_and_tells_no_reference(
     assert ("critique" in verdict.model_dump()) is (critique is not None)
 
 
-@pytest.mark.parametrize(
-    ("response", "template", "score", "rule"),
-    [
-        ("9 * 2 = 18\n#### 18", "final_answer", 1.0, "marker_matches"),
-        ("The answer is 17.", "final_answer", 0.0, "marker_differs"),
-        ("", "final_answer", 0.0, "empty_response"),
-        ("The answer is 18.", "gsm8k_strict", 0.0, "no_strict_marker"),
-    ],
-)
+@pytest.mark.parametrize(("response", "template", "score", "rule"), rows(__file__, "proven"))
 async def test_what_a_rule_proves_is_not_asked_of_the_engine(
     response: str, template: str, score: float, rule: str
 ) -> None:
@@ -268,23 +241,7 @@ INLINE = "{PROBLEM}\n{REFERENCE_SOLUTION}\n{CANDIDATE_SOLUTION}\nREWARD: <score>
 @pytest.mark.parametrize("rules_first", [False, True])
 @pytest.mark.parametrize(
     ("fields", "settings", "named"),
-    [
-        ({"reference": None}, {}, "reference: template 'final_answer' needs it; send it"),
-        ({"reference": ["18", "x" * 5000]}, {}, "reference: "),
-        ({"reference": ["18", "#### "]}, {}, "reference: "),
-        ({"template": "no_such"}, {}, "final_answer, final_score, graded"),
-        ({"template": "../templates/final_answer"}, {}, "template: "),
-        ({"template": "problem"}, {}, "question: template 'problem' needs it; send it"),
-        ({"options": {"temperature": 0.0}}, {"allowed_options": ["mode"]}, "options.temperature: "),
-        ({"template": INLINE}, {}, "judge.inline_templates: true"),
-        ({"template": "{PROBLEM}"}, {"inline_templates": True}, "CANDIDATE_SOLUTION"),
-        ({"template": INLINE}, {"inline_templates": True}, "question: "),
-        (
-            {"template": INLINE, "question": "Why?", "options": {"mode": "label"}},
-            {"inline_templates": True},
-            "choose from generate",
-        ),
-    ],
+    [*rows(__file__, "invalid"), ({"reference": ["18", "x" * 5000]}, {}, "reference: ")],
 )
 async def test_an_invalid_request_names_the_field_and_the_remedy(
     fields: dict[str, Any], settings: dict[str, Any], named: str, rules_first: bool

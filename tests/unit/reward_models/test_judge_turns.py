@@ -1,7 +1,5 @@
 """A judge of conversations: its turns, and the likelihood of a reference."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """What a judge records of its prompts and answers when a result is explained."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from reward_serve.templates import (
     read_verdict,
     template_names,
 )
+from tests.rows import rows
 
 
 def data(**changes: Any) -> dict[str, Any]:
@@ -32,9 +31,7 @@ def marks(verdict: str) -> Template:
 
 
 @pytest.mark.parametrize("name", template_names())
-def test_a_shipped_template_shows_what_is_judged_in_a_fence_after_a_full_reference(
-    name: str,
-) -> None:
+def test_a_shipped_template_shows_what_is_judged_fenced_after_the_reference(name: str) -> None:
     template = load_template(name)
     judged = template.shows
     assert template.user.count(f"<{judged}>\n{{{judged}}}\n</{judged}>") == 1
@@ -62,21 +59,7 @@ PAIR = "{response_1}\n{response_2}\n{reference}"
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"user": "{response_1}"}, "to compare a group's responses"),
-        ({"user": "{response} {response_1} {response_2}"}, "to compare a group's responses"),
-        ({"user": "{response} {response}"}, "to compare a group's responses"),
-        ({"user": PAIR, "occurrence": True}, "occurrence: needs"),
-        ({"user": "{response}", "occurrence": True}, "occurrence: needs"),
-        ({"user": "{response} {conversation}"}, "exactly once"),
-        ({"user": "{criterion} {conversation}"}, "must come after"),
-        ({"label": None, "generate": None}, "generate: is missing"),
-        ({"likelihood": {"instruction": "Answer."}}, "likelihood: the reference is the reply"),
-        (
-            {"user": "{response}", "rules": "gsm8k", "likelihood": {"instruction": "Answer."}},
-            "remove rules",
-        ),
-    ],
+    [*rows(__file__, "refused"), ({"user": PAIR, "occurrence": True}, "occurrence: needs")],
 )
 def test_a_template_that_cannot_judge_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
@@ -104,16 +87,7 @@ def test_the_placeholders_of_an_inline_template_become_fenced_fields() -> None:
     assert "Candidate: <response>\n{response}\n</response>" in template.user
 
 
-@pytest.mark.parametrize(
-    "syntax",
-    [
-        "{PROBLEM.__class__}",
-        "{PROBLEM!r} {PROBLEM[0]} {0} {x:>9}",
-        "{{ config.items() }} {% for x in y %}{% endfor %}",
-        "%s %(PROBLEM)s ${HOME} $(id) `id` <%= 7*7 %>",
-        "\\1 \\g<0>",
-    ],
-)
+@pytest.mark.parametrize("syntax", rows(__file__, "syntax"))
 def test_the_syntax_of_template_languages_stays_text(syntax: str) -> None:
     text = f"{syntax} {{CANDIDATE_SOLUTION}} {syntax}"
     assert inline_template(text).user == f"{syntax} <response>\n{{response}}\n</response> {syntax}"
@@ -215,9 +189,7 @@ def test_no_verdict_and_one_that_is_no_whole_number_on_the_scale_are_unparseable
         ("a" * 9_000 + "b" * 1_999 + "c\nVERDICT: 1", "b" * 1_999 + "c"),
     ],
 )
-def test_the_reason_of_a_verdict_is_what_precedes_it_without_thoughts(
-    text: str, reason: str | None
-) -> None:
+def test_a_verdicts_reason_precedes_it_without_thoughts(text: str, reason: str | None) -> None:
     verdict = read_verdict(FINAL, text, cut_off=False)
     assert (verdict.score, verdict.reason, verdict.text) == (1.0, reason, text)
 
@@ -232,30 +204,21 @@ def test_a_failure_does_not_quote_the_judge() -> None:
     ("critique", "why"),
     [("(", "is not a regular"), ("CRITIQUE: .*", "needs a group"), ("(HINT)", "does not match")],
 )
-def test_a_pattern_of_critiques_that_cannot_read_the_example_is_refused(
-    critique: str, why: str
-) -> None:
+def test_a_pattern_of_critiques_must_read_the_example(critique: str, why: str) -> None:
     data = load_template("critique").model_dump(exclude={"name", "digest"})
     data["generate"]["critique"] = critique
     with pytest.raises(ValidationError, match=f"critique.*{why}"):
         parse_template("own", data)
 
 
-PIECES = [
-    "VERDICT: 1", "VERDICT: 0", "verdict: **1**", "VERDICT:", "VERDICT", "REWARD: 1", "REWARD: 0.5",
-    "REWARD: 100", "REWARD: nan", "REWARD: 1e999", "REWARD: -1", "REWARD: 1_0", "REWARD: ١", ":",
-    "<think>", "</think>", "<THINK>", "\n", " ", "1", "0", "\\boxed{1}", "\x00", "\ud800",
-    "Final Score: 1", "### Final Score:",
-]  # fmt: skip
+PIECES = rows(__file__, "pieces")
 
 
 @pytest.mark.parametrize("name", [n for n in template_names() if n != "likelihood"])
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=20).map("".join), st.booleans()
 )
-def test_any_text_has_a_verdict_within_the_scale_or_none(
-    name: str, text: str, cut_off: bool
-) -> None:
+def test_any_text_has_a_verdict_in_the_scale_or_none(name: str, text: str, cut_off: bool) -> None:
     template = load_template(name)
     verdict = read_verdict(template, text, cut_off)
     assert (verdict.status is Status.TRUNCATED) is cut_off

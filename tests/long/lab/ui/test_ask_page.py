@@ -1,7 +1,5 @@
 """Ask: one response, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 import json
 
 from playwright.sync_api import FilePayload, Page, expect
@@ -44,9 +42,7 @@ def test_a_response_is_asked(open_look: Open, running: Running) -> None:
     expect(page.get_by_label("Response")).to_have_value(RESPONSE)
 
 
-def test_a_conversation_is_asked_with_its_turns(
-    open_look: Open, running: Running, fake_service: FakeService
-) -> None:
+def test_turns_are_asked(open_look: Open, running: Running, fake_service: FakeService) -> None:
     page = open_look(running)
     call = {"function": {"name": "add<b>", "arguments": {"a": 9}}}
     talk = [
@@ -100,9 +96,7 @@ def test_what_is_typed_is_asked_to_the_last_character_and_attacked(
     expect(page.get_by_label("Response")).not_to_have_value("#### 19")
 
 
-def test_a_long_item_is_pasted_asked_and_shown(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
+def test_a_long_item_is_shown(open_page: Open, running: Running, fake_service: FakeService) -> None:
     unit = "\x01" * 100 + "\n😀"  # seven characters each in a message
     response = unit * 1_900 + "\n#### 18"
     page = open_page(running)

@@ -1,7 +1,5 @@
 """Group: pasted and uploaded samples, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -55,9 +53,7 @@ def test_a_group_has_advantages_and_a_row_opens_in_ask(open_look: Open, running:
     expect(page.get_by_text("Sample 2 of a group.")).to_be_visible()
 
 
-def test_files_are_uploaded_and_faults_are_named(
-    open_page: Open, running: Running, tmp_path: Path
-) -> None:
+def test_faults_of_uploads_are_named(open_page: Open, running: Running, tmp_path: Path) -> None:
     page = open_page(running, "/group")
     upload(page, tmp_path / "large.jsonl", "x" * (8 * 2**20 + 1))
     expect(page.get_by_text("The file is over 8 MiB.")).to_be_visible()

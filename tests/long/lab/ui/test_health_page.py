@@ -1,7 +1,5 @@
 """Health: what serves, wide, narrow, light, dark."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 from tests.fake_service import FakeService, Reply

@@ -1,7 +1,5 @@
 """Texts that want to be more than text: none is obeyed, hidden, or sent elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,31 +8,11 @@ from playwright.sync_api import Page, expect
 from reward_serve_lab.ui.text import is_hidden
 from tests.fake_service import FakeService, Reply
 from tests.long.lab.ui.conftest import Open
+from tests.rows import rows
 from tests.service.lab.ui.logs import append, verdict
 from tests.service.lab.ui.running import Running
 
-INJECTIONS = (
-    "<script>window.pwned = 1</script>",
-    "</script><script>window.pwned = 2</script>",
-    "<img src=x onerror='window.pwned = 3'>",
-    "<svg onload='window.pwned = 4'></svg>",
-    "<iframe srcdoc='<script>parent.pwned = 5</script>'></iframe>",
-    "<a href='javascript:window.pwned = 6' id=clickme>click</a>",
-    "[click](javascript:window.pwned=7) ![i](http://evil.example/i.png)",
-    "{{constructor.constructor('window.pwned = 8')()}} ${window.pwned = 8} #{1+1}",
-    "`${window.pwned = 9}` \\`; window.pwned = 9; //",
-    "' onmouseover='window.pwned = 10' x='",
-    '" autofocus onfocus="window.pwned = 11" x="',
-    "<style>body { display: none }</style><link rel=stylesheet href=//evil.example/a.css>",
-    "<base href='http://evil.example/'><meta http-equiv=refresh content='0;//evil.example'>",
-    "<form action=http://evil.example><button>Send</button></form>",
-    "<details open ontoggle='window.pwned = 12'>",
-    "&lt;script&gt;window.pwned = 13&lt;/script&gt; &#60;script&#62;",
-    "__proto__ constructor v-html :innerHTML @click",
-    "<template v-if='true'><q-btn label='x' /></template>",
-    "\u202e4321\u202c \u2066x\u2069 \u200b\u0000\u0007\u001b[31mred\u001b[0m\u2028\ud800",
-    "a" + "\u0336\u0301" * 500,
-)
+INJECTIONS = [*rows(__file__, "injections"), "a" + "\u0336\u0301" * 500]
 
 
 def no_markup(page: Page) -> None:
@@ -95,9 +73,7 @@ def test_ask_shows_every_injection_as_text(open_page: Open, running: Running) ->
     assert not any(is_hidden(character) for character in content)
 
 
-def test_a_service_that_writes_markup_is_shown_as_text(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
+def test_markup_stays_text(open_page: Open, running: Running, fake_service: FakeService) -> None:
     text = INJECTIONS[0] + INJECTIONS[2]
     model = {"name": text, "kind": text, "templates": [text], "ready": True, "fingerprint": text}
     fake_service.replies["/v1/models"] = Reply({"models": [model], "version": text})

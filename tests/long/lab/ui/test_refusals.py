@@ -1,7 +1,5 @@
 """Who is let in, what leaves the process, and what a service that gives no answer looks like."""
 
-from __future__ import annotations
-
 import httpx
 from playwright.sync_api import Page, expect
 
@@ -19,9 +17,7 @@ def test_without_the_token_nothing_is_served(running: Running) -> None:
     assert httpx.post(running.base + SOCKET + "polling", content=b"40").status_code == 403
 
 
-def test_the_services_key_never_reaches_the_browser(
-    open_page: Open, fake_service: FakeService
-) -> None:
+def test_no_browser_gets_the_services_key(open_page: Open, fake_service: FakeService) -> None:
     with workbench(fake_service.url, key=KEY) as running:
         assert KEY not in running.url
         page = open_page(running)
@@ -47,9 +43,7 @@ def score_everywhere(page: Page) -> None:
     page.get_by_role("button", name="Score the group").click()
 
 
-def test_a_service_that_is_locked_is_a_message(
-    open_page: Open, running: Running, fake_service: FakeService
-) -> None:
+def test_a_locked_service(open_page: Open, running: Running, fake_service: FakeService) -> None:
     locked = Reply({"detail": "give a key"}, 401)
     fake_service.replies |= dict.fromkeys(
         ("/v1/models", "/v1/explain", "/v1/score/batch", "/ready"), locked

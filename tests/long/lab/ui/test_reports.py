@@ -1,7 +1,5 @@
 """Reports as files: they open offline, and neither run nor load what they show."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Training: a run by step, live, wide and narrow, light and dark, and what a click opens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -101,9 +99,7 @@ def test_a_run_is_drawn_by_step_and_its_hole_is_named(
     expect(page.get_by_role("button", name="of a sign")).to_have_count(0)
 
 
-def test_a_click_above_a_step_and_enter_in_the_table_open_its_verdicts(
-    open_page: Open, running: Running, log: Path
-) -> None:
+def test_click_and_enter_open_a_step(open_page: Open, running: Running, log: Path) -> None:
     append(log / "verdicts-clicked.jsonl", *lines("clicked", range(5)))
     page = open_page(running, "/training")
     choose_by_mouse(page, "run · model", "clicked · judge")

@@ -1,7 +1,5 @@
 """Verdicts: the log in a table, wide and narrow, light and dark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -46,9 +44,7 @@ def test_verdicts_are_filtered_drawn_turned_searched_and_opened(
     expect(page.get_by_label("Reference")).to_have_value("5")
 
 
-def test_the_table_follows_the_log_and_names_what_stops_it(
-    open_page: Open, running: Running, log: Path
-) -> None:
+def test_the_table_follows_or_says_why_not(open_page: Open, running: Running, log: Path) -> None:
     path = log / "verdicts-judge-3.jsonl"
     append(path, verdict(1, template="live"))
     page = open_page(running, "/verdicts")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_file_is_scored_in_its_order_and_summed_up(
-    service: FakeService, rows: Path, tmp_path: Path
-) -> None:
+def test_a_file_is_scored_and_summed_up(service: FakeService, rows: Path, tmp_path: Path) -> None:
     out, summary = tmp_path / "out.jsonl", tmp_path / "summary.json"
     result = invoke(
         *("score", rows, "--url", service.url, "--out", out, "--summary", summary),
@@ -51,9 +47,7 @@ def test_a_file_is_scored_in_its_order_and_summed_up(
     assert [json.loads(line)["line"] for line in printed] == list(range(1, 8))
 
 
-def test_conversations_are_scored_and_evaluated_beside_responses(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_conversations_are_scored_beside_responses(service: FakeService, tmp_path: Path) -> None:
     replies = [{"role": "assistant", "content": text} for text in ("I add them.", "#### 18")]
     turns = [{"role": "user", "content": "9 + 9?"}, replies[0], {"role": "user", "content": "So?"}]
     row = {"messages": [*turns, replies[1]], "turns": True, "reference": "18", "correct": True}
@@ -69,9 +63,7 @@ def test_conversations_are_scored_and_evaluated_beside_responses(
     assert (report["agreement"], {*report["by_format"]}) == (1.0, {"hash"})
 
 
-def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_a_bad_row_is_reported_and_stops_no_other(service: FakeService, tmp_path: Path) -> None:
     good, unreferenced = GOOD[0], {"response": "#### 18"}
     rows = written(tmp_path, good, "{", "", unreferenced, {"correct": True}, good)
     out = tmp_path / "out.jsonl"
@@ -88,9 +80,7 @@ def test_a_bad_row_is_reported_and_does_not_stop_the_rest(
     assert "line 5: response: is missing" in result.stderr
 
 
-def test_a_service_lost_during_the_run_exits_1_with_the_reason(
-    service: FakeService, rows: Path, tmp_path: Path
-) -> None:
+def test_a_lost_service_exits_1_with_why(service: FakeService, rows: Path, tmp_path: Path) -> None:
     def lose(call: object) -> None:
         if len(service.calls) > 1:
             service.replies["/v1/score/batch"] = Reply(b"Internal Server Error", 500)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,25 +23,23 @@ def test_a_finding_is_a_line_and_an_error_exits_1(write: Write) -> None:
     assert len(lines) == 2
 
 
-def test_a_model_that_the_hub_does_not_serve_is_reported_at_once(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(model: str) -> None:
         raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
 
     monkeypatch.setattr(template, "check_hub_id", unreachable)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_model_unknown_to_the_hub_is_named(write: Write) -> None:
     result = check(write(), "--model", "org/judge")
     assert result.exit_code == 1
     assert result.stderr == "--model org/judge: 'org/judge' is not in this machine's cache\n"
 
 
-def test_a_rubric_is_checked_on_a_machine_without_its_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(model: str) -> None:
-        raise CheckpointError(f"engine.model: {model!r} is not in this machine's cache")
-
-    monkeypatch.setattr(template, "check_hub_id", unreachable)
+@pytest.mark.usefixtures("no_hub")
+def test_a_rubrics_check_needs_no_model(tmp_path: Path) -> None:
     file = tmp_path / "support.yaml"
     file.write_text("[{name: a, text: It answers., weight: -1}, {text: x}]", encoding="utf-8")
     arguments = ["rubric", "check", str(file), "--model", "org/judge"]

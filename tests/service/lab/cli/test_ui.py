@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import socket
 
 import pytest
@@ -32,9 +30,7 @@ def test_a_port_that_is_taken_is_named_and_no_address_printed() -> None:
     assert "token" not in reply.output
 
 
-def test_a_key_that_no_header_carries_is_refused_and_not_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_key_that_no_header_carries_is_refused_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWARD_SERVE_API_KEY", "s\u00e9cret")
     reply = runner.invoke(cli, ["ui", "--port", str(free_port())])
     assert (reply.exit_code, "REWARD_SERVE_API_KEY" in reply.output) == (2, True)

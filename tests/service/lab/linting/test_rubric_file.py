@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +6,7 @@ import yaml
 
 from reward_serve.engines.base import Tokenizer
 from reward_serve_lab.linting.rubric_file import check_rubric
+from tests.rows import rows
 from tests.unit.reward_models.test_rubric import WordTokenizer
 
 
@@ -44,33 +43,7 @@ def test_a_rubric_without_faults_has_no_findings(tmp_path: Path, tokenizer: Toke
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: [", "error: file: cannot be read: "),
-        ("applications: []\n", "error: file: is a mapping of applications; write a YAML list"),
-        ("- x", "error: 0: Input should be a valid dictionary"),
-        ([criterion("a", "x?")] * 2, "error: file: two criteria are named 'a'; rename"),
-        (
-            [criterion("a", "Is it brief?"), criterion("b", "is it Brief")],
-            "error: 1.text: asks the same as 'a'",
-        ),
-        (
-            [criterion("a", "good: fine, very bad: not.", choices={"good": 1, "very bad": 0})],
-            "error: 0.choices: label 'very bad' is not a single token",
-        ),
-        (
-            [criterion("a", "How clear?", choices={"A": 1, "B": 0})],
-            "warning: 0.text: the text does not say when to choose A, B",
-        ),
-        (
-            [criterion("a", "A: good, B: bad.", choices={"A": 0.5, "B": 0})],
-            "error: 0.choices: the best choice scores 0.5, so no response can reach 1",
-        ),
-        (
-            [
-                criterion("a", "Good?"),
-                criterion("b", "A: bad, B: not.", weight=-1, choices={"A": 1, "B": 0.5}),
-            ],
-            "error: 1.choices: every choice costs at least 0.5 of the weight",
-        ),
+        *rows(__file__, "findings"),
         ([criterion("a", "long " * 300)], "warning: 0.text: has 600 tokens"),
     ],
 )

@@ -1,7 +1,5 @@
 """Signs of a hole, on runs of one hundred samples a step whose hole is known."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

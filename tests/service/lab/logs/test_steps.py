@@ -1,23 +1,10 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from reward_serve_lab.logs.query import Filters, ask
 from reward_serve_lab.logs.steps import MAX_STEPS, Step, by_step, runs
 from reward_serve_lab.logs.table import VerdictTable
 from tests.service.lab.ui.logs import append, verdict
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[VerdictTable]:
-    table = VerdictTable([tmp_path])
-    yield table
-    table.close()
 
 
 def read(table: VerdictTable, *lines: dict[str, Any]) -> None:

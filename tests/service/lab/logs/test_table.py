@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +5,8 @@ import pytest
 
 from reward_serve_lab.logs.query import PAGE_ROWS, Answer, Filters, ask, choices, rest_of
 from reward_serve_lab.logs.table import VerdictTable
+from tests.rows import rows
 from tests.service.lab.ui.logs import BEGAN, append, verdict
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[VerdictTable]:
-    table = VerdictTable([tmp_path])
-    yield table
-    table.close()
 
 
 @pytest.fixture
@@ -40,9 +31,7 @@ def test_what_is_appended_is_found_and_half_a_line_waits(table: VerdictTable, lo
     assert table.progress.unreadable == 0
 
 
-def test_a_rotated_log_is_read_once_and_a_new_file_in_an_old_ones_place_from_its_start(
-    table: VerdictTable, log: Path
-) -> None:
+def test_a_rotated_log_is_read_once_and_a_new_file_whole(table: VerdictTable, log: Path) -> None:
     append(log, *map(verdict, range(10)))
     assert asked(table).total == 10
     log.rename(log.with_name(log.name + ".1"))
@@ -53,28 +42,14 @@ def test_a_rotated_log_is_read_once_and_a_new_file_in_an_old_ones_place_from_its
     assert asked(table).total == 15
 
 
-@pytest.mark.parametrize(
-    ("filters", "count"),
-    [
-        ({"status": "unparseable"}, 3),
-        ({"source": "rule"}, 9),
-        ({"rule": "marker"}, 10),
-        ({"lowest": 0.5}, 12),
-        ({"since": BEGAN + 15}, 6),
-        ({"text": "has 2 LEFT"}, 1),
-        ({"text": "%"}, 0),
-        ({"source": "rule", "lowest": 0.5, "text": "left"}, 6),
-    ],
-)
+@pytest.mark.parametrize(("filters", "count"), rows(__file__, "filters"))
 def test_filters(table: VerdictTable, log: Path, filters: dict[str, Any], count: int) -> None:
     append(log, *map(verdict, range(21)))
     answer = asked(table, **filters)
     assert (answer.total, len(answer.rows)) == (count, count)
 
 
-def test_a_page_has_the_newest_fifty_and_the_charts_count_every_verdict(
-    table: VerdictTable, log: Path
-) -> None:
+def test_a_page_has_fifty_and_charts_count_every_verdict(table: VerdictTable, log: Path) -> None:
     assert asked(table) == Answer(statuses=[{}] * 48)
     append(log, *map(verdict, range(120)))
     answer = asked(table)

@@ -1,7 +1,5 @@
 """Verdict logs as replicas write them, for the tests of what reads them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

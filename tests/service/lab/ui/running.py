@@ -1,7 +1,5 @@
 """The workbench as a person runs it: the command, in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

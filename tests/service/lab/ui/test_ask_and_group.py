@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -26,9 +24,7 @@ HOSTILE = "it's $(id) `id` \"x\" \\ \n\u202e\ud83d\ude00 {} ${HOME} '''"
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_undecided_samples_have_no_advantage_and_those_of_the_others_add_up_to_nothing(
-    trainer: str,
-) -> None:
+def test_undecided_samples_have_no_advantage_and_others_add_up_to_zero(trainer: str) -> None:
     actual = advantages(REWARDS, trainer)
     assert actual[2] is None
     assert sum(a for a in actual if a is not None) == pytest.approx(0)

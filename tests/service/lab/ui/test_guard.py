@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -45,18 +43,14 @@ def refused_socket(client: TestClient, **headers: str) -> bool:
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "\u00e9"])
-def test_without_the_token_all_is_refused_with_the_remedy(
-    browser: TestClient, token: str | None
-) -> None:
+def test_without_the_token_all_is_refused(browser: TestClient, token: str | None) -> None:
     reply = browser.get("/", params={} if token is None else {"token": token})
     assert (reply.status_code, "set-cookie" in reply.headers) == (403, False)
     assert "reward-serve ui" in reply.text
     assert refused_socket(browser, host="127.0.0.1:8080", origin=BASE)
 
 
-def test_the_token_is_traded_for_a_cookie_of_this_run_and_leaves_the_address(
-    browser: TestClient,
-) -> None:
+def test_the_token_is_traded_for_a_cookie_and_leaves_the_address(browser: TestClient) -> None:
     reply = browser.get(f"{BASE}//evil.example/?a=b&token={TOKEN}", follow_redirects=False)
     assert (reply.status_code, reply.headers["location"]) == (303, "/evil.example/?a=b")
     cookie = reply.headers["set-cookie"].lower()
@@ -80,8 +74,7 @@ def test_another_host_is_refused_even_with_the_cookie(inside: TestClient, host: 
 
 
 @pytest.mark.parametrize(
-    "origin",
-    ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8080", ""],
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8080", ""]
 )
 def test_another_origin_is_refused_even_with_the_cookie(inside: TestClient, origin: str) -> None:
     assert inside.get("/", headers={"origin": origin}).status_code == 403

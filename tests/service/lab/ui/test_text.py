@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from reward_serve_lab.attacks import crossed
@@ -14,6 +12,7 @@ from reward_serve_lab.ui.text import (
     pieces,
     transportable,
 )
+from tests.rows import rows
 
 
 def test_plain_text_is_one_piece_as_it_is_and_a_pile_of_marks_is_cut() -> None:
@@ -23,20 +22,7 @@ def test_plain_text_is_one_piece_as_it_is_and_a_pile_of_marks_is_cut() -> None:
     assert len(pile.text) < 10
 
 
-@pytest.mark.parametrize(
-    ("character", "name"),
-    [
-        ("\u202e", "RIGHT-TO-LEFT OVERRIDE"),
-        ("\u200b", "ZERO WIDTH SPACE"),
-        ("\u0000", "control character"),
-        ("\u3164", "HANGUL FILLER"),
-        ("\ufe0f", "VARIATION SELECTOR-16"),
-        ("\U000e0041", "TAG LATIN CAPITAL LETTER A"),
-        ("\u00a0", "NO-BREAK SPACE"),
-        ("\u2028", "LINE SEPARATOR"),
-        ("\ud800", "unassigned"),
-    ],
-)
+@pytest.mark.parametrize(("character", "name"), rows(__file__, "unseen"))
 def test_what_cannot_be_seen_is_named(character: str, name: str) -> None:
     before, piece, after = pieces(f"a{character}b")
     assert (before.text, after.text) == ("a", "b")

@@ -1,7 +1,5 @@
 """No attack reaches the prompt's structure: its control tokens and fences stay the template's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -61,9 +59,7 @@ def test_the_prompts_structure_is_the_templates_whatever_the_response(
 
 
 @pytest.mark.parametrize("name", ["task_done", "turn_useful"])
-def test_a_conversations_turns_are_the_requests_whatever_they_say(
-    name: str, hub_tokenizer: Any
-) -> None:
+def test_turns_are_the_requests_whatever_they_say(name: str, hub_tokenizer: Any) -> None:
     renderer = Renderer(ChatTokenizer(hub_tokenizer), max_prompt_tokens=8192)
     special = frozenset(hub_tokenizer.added_tokens_decoder)
     tag = re.compile(r"</?(?:turn|call|conversation|reference|tools)\b(?: role=\"\w+\")?", re.I)

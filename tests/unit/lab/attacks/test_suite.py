@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 from decimal import Decimal
 from pathlib import Path
@@ -104,11 +102,7 @@ def test_ones_own_attack_may_be_a_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value", "expected"),
-    [
-        ("Twenty-four", "24", True),
-        ("١٨", "18", True),
-        ("17 and 19, 218, an eight", "18", False),
-    ],
+    [("Twenty-four", "24", True), ("١٨", "18", True), ("17 and 19, 218, an eight", "18", False)],
 )
 def test_a_number_is_mentioned_in_any_form(text: str, value: str, expected: bool) -> None:
     assert mentions(text, Decimal(value)) is expected

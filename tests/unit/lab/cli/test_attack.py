@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +7,7 @@ import pytest
 import reward_serve_lab.cli.attack
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_lab.attacks import crossed
+from tests.rows import rows
 from tests.unit.lab.fakes import FakeClient, invoke, reported, ruled, written
 
 
@@ -60,9 +59,7 @@ def test_accepts_and_rows_without_a_score_fail_the_run(
     )
 
 
-def test_conversations_are_sent_flat_to_measure_a_template_without_fences(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_conversations_are_sent_flat_to_measure_fences(client: FakeClient, tmp_path: Path) -> None:
     families = ["--family", "tool_tags", "--family", "no_answer"]
     reported("attack", *families, "--flat", folder=tmp_path)
     assert all("messages" not in request for request in sent(client))
@@ -81,25 +78,13 @@ def test_ones_own_attacks_are_sent_beside_the_suites(client: FakeClient, tmp_pat
     assert "\x1b" not in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "none.jsonl"], "No such file"),
-        (["--data", "pyproject.toml"], "line 1: is not JSON"),
-        (["--out", "none/report.json"], "none/report.json"),
-        (["--family", "tool_tag"], "did you mean 'tool_tags'?"),
-    ],
-)
-def test_options_that_cannot_be_met_are_refused(
-    client: FakeClient, arguments: list[object], message: str
-) -> None:
+@pytest.mark.parametrize(("arguments", "message"), rows(__file__, "impossible"))
+def test_impossible_options_fail(client: FakeClient, arguments: list[object], message: str) -> None:
     result = invoke("attack", *arguments)
     assert (result.exit_code, message in result.stderr, client.asked) == (2, True, [])
 
 
-def test_a_rubric_that_rewards_doing_nothing_is_told_what_to_require(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_a_rubric_that_rewards_nothing_gets_a_remedy(client: FakeClient, tmp_path: Path) -> None:
     """A response without a word breaks no rule, and covers nothing."""
     names = {"silent": "It reveals no secret.", "covers": "It covers the main topics."}
     rubric: list[dict[str, Any]] = [{"name": name, "text": text} for name, text in names.items()]

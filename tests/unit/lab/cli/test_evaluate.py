@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -61,9 +59,7 @@ def test_a_deployed_judge_is_measured_over_http(tmp_path: Path) -> None:
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_options_are_in_every_request_and_people_see_a_table(
-    client: FakeClient, rows: Path
-) -> None:
+def test_options_are_in_every_request_and_people_see_tables(client: FakeClient, rows: Path) -> None:
     client.answer = lambda request, _: judged(0.9)
     options = ["--model", "m", "--template", "solution", "--mode", "generate", "--timeout-s", 7]
     result = invoke("eval", rows, *options, "--batch-size", 5, "--disagreements", 3)
@@ -78,9 +74,7 @@ def test_the_options_are_in_every_request_and_people_see_a_table(
     assert "disagreements: 3 of 10" in result.stdout
 
 
-def test_errors_by_coverage_are_shown_and_a_threshold_is_named(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_errors_by_coverage_and_a_threshold_are_shown(client: FakeClient, tmp_path: Path) -> None:
     client.answer = lambda request, _: judged(float(request["response"]))
     shares = ["0.9", "0.6", "0.2", "0.1", "0.7"]
     labels = [True, True, True, False, False]
@@ -98,9 +92,7 @@ def test_errors_by_coverage_are_shown_and_a_threshold_is_named(
     assert [point["scored"] for point in report["coverage"]] == [5, 4, 3, 2]
 
 
-def test_templates_and_modes_run_side_by_side_over_the_same_rows(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
+def test_templates_and_modes_are_compared(client: FakeClient, rows: Path, tmp_path: Path) -> None:
     def answer(request: dict[str, Any], together: int) -> ScoreResult:
         if request["options"]["mode"] == "generate":
             return failure(Status.INVALID, "options.mode: not [allowed] here")
@@ -124,9 +116,7 @@ def test_templates_and_modes_run_side_by_side_over_the_same_rows(
     assert "options.mode: not [allowed] here" in output
 
 
-def test_a_sample_is_seeded_and_keeps_the_files_order(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
+def test_a_sample_is_seeded_and_in_order(client: FakeClient, rows: Path, tmp_path: Path) -> None:
     def lines(seed: int) -> list[int]:
         results = tmp_path / "results.jsonl"
         invoke("eval", rows, "--results", results, "--sample", 8, "--seed", seed)
@@ -160,9 +150,7 @@ def test_stability_scores_again_at_other_batch_sizes_and_tells_what_flips(
     assert [row["row"] for row in stability["within_margin"]] == ["r6"]
 
 
-def test_a_run_is_compared_with_an_earlier_ones_results(
-    client: FakeClient, rows: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_compared_with_an_earlier(client: FakeClient, rows: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     assert invoke("eval", rows, "--results", results).exit_code == 0
     same = reported("eval", rows, "--compare", results, folder=tmp_path)["compared"]
@@ -210,9 +198,7 @@ def test_an_unreachable_url_exits_1_with_the_reason(rows: Path, tmp_path: Path) 
     assert not out.exists()
 
 
-def test_rows_of_which_none_can_be_scored_exit_1_with_the_reason(
-    rows: Path, client: FakeClient
-) -> None:
+def test_rows_that_cannot_be_scored_exit_1_with_the_reason(rows: Path, client: FakeClient) -> None:
     reason = "model: no model is named 'jugde'; choose from judge"
     client.answer = lambda request, together: failure(Status.INVALID, reason)
     result = invoke("eval", rows, "--model", "jugde")
@@ -220,9 +206,7 @@ def test_rows_of_which_none_can_be_scored_exit_1_with_the_reason(
     assert result.output.rstrip().endswith(f"no row was scored; invalid, first reason: {reason}")
 
 
-def test_rows_with_labelled_criteria_are_measured_by_criterion(
-    client: FakeClient, tmp_path: Path
-) -> None:
+def test_labelled_criteria_are_measured_by_criterion(client: FakeClient, tmp_path: Path) -> None:
     def of_rubric(request: dict[str, Any], together: int) -> ScoreResult:
         brief = float(len(request["response"]) < 3)
         parts = {"brief": Component(status=Status.OK, score=brief)}

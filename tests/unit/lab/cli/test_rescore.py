@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -43,9 +41,7 @@ def asked(service: FakeService) -> int:
     return sum(len(call.body["requests"]) for call in calls)
 
 
-def test_a_log_is_scored_again_once_and_compared(
-    service: FakeService, log: Path, tmp_path: Path
-) -> None:
+def test_a_log_is_rescored_and_compared(service: FakeService, log: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     result = invoke("rescore", log, "--with", service.url, "--report", report)
     assert result.exit_code == 0, result.output
@@ -68,9 +64,7 @@ def test_a_log_is_scored_again_once_and_compared(
     assert json.loads(report.read_text(encoding="utf-8")) == comparison
 
 
-def test_only_the_absent_are_asked_and_groups_then_have_scores_of_both(
-    service: FakeService, log: Path
-) -> None:
+def test_only_the_absent_are_asked_and_groups_have_both(service: FakeService, log: Path) -> None:
     result = invoke("rescore", log, "--with", service.url, "--only", "absent")
     assert (result.exit_code, asked(service)) == (0, 9)
     assert "groups have scores of both judges: rows that were not scored again" in result.stdout
@@ -116,9 +110,7 @@ def test_a_service_that_is_lost_leaves_what_it_answered(service: FakeService, lo
     assert (lines_of(out)[:16], len({line["key"] for line in lines_of(out)})) == (kept, 64)
 
 
-def test_another_judge_or_template_is_refused_before_it_is_asked(
-    service: FakeService, log: Path, tmp_path: Path
-) -> None:
+def test_other_judges_and_templates_fail(service: FakeService, log: Path, tmp_path: Path) -> None:
     ways = ["rescore", log, "--with", service.url, "--sample", 8]
     assert invoke(*ways).exit_code == 0
     before = asked(service)
@@ -143,9 +135,7 @@ def test_another_judge_or_template_is_refused_before_it_is_asked(
     ("name", "fault"),
     [("none.jsonl", "No such file"), ("empty.jsonl", "has no rows with a response")],
 )
-def test_a_file_without_rollouts_is_named(
-    service: FakeService, tmp_path: Path, name: str, fault: str
-) -> None:
+def test_empty_files_are_named(service: FakeService, tmp_path: Path, name: str, fault: str) -> None:
     (tmp_path / "empty.jsonl").touch()
     result = invoke("rescore", tmp_path / name, "--with", service.url)
     assert result.exit_code in (1, 2)
@@ -192,9 +182,7 @@ def test_the_page_escapes_what_it_shows_and_keeps_a_password(
     assert "<h2>Wrong to right: 1</h2>" in text
 
 
-def test_evals_page_has_its_tables_its_chart_and_the_disagreements(
-    service: FakeService, tmp_path: Path
-) -> None:
+def test_evals_page_has_tables_chart_disagreements(service: FakeService, tmp_path: Path) -> None:
     rows, page = tmp_path / "rows.jsonl", tmp_path / "page.html"
     lines = [
         {"id": f"r{n}", "response": MARKUP, "reference": "18", "correct": n == 1} for n in range(3)
@@ -208,9 +196,7 @@ def test_evals_page_has_its_tables_its_chart_and_the_disagreements(
     assert "<script" not in text and "<img" not in text
 
 
-def test_the_workbench_reads_the_results_as_audits_by_the_second_judge(
-    service: FakeService, log: Path
-) -> None:
+def test_the_workbench_reads_results_as_a_judges_audits(service: FakeService, log: Path) -> None:
     assert invoke("rescore", log.parent, "--with", service.url).exit_code == 0
     table = VerdictTable([log.parent])
     table.read_all()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import Sequence
@@ -85,9 +83,7 @@ def test_a_bad_line_is_reported_with_its_number_and_stops_no_other(
 
 
 @pytest.mark.parametrize(("batches_in_flight", "most"), [(2, 2), (5, 3)])
-async def test_results_keep_the_files_order_when_batches_finish_out_of_it(
-    batches_in_flight: int, most: int
-) -> None:
+async def test_results_keep_the_order_of_their_rows(batches_in_flight: int, most: int) -> None:
     client = FakeClient()
     sizes: list[int] = []
     rows = [*rows_of(8), Row(9, fault="is not JSON: why")]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from typing import Any
 
@@ -20,12 +18,9 @@ from reward_serve.schema import (
 from reward_serve_lab.evaluation.bulk import Row, Run
 from reward_serve_lab.evaluation.metrics import coverage, expected_calibration_error, measure
 from reward_serve_lab.evaluation.pairs import Pair, report_of_pairs
-from reward_serve_lab.evaluation.report import (
-    by_criterion,
-    format_of,
-    stages,
-)
+from reward_serve_lab.evaluation.report import by_criterion, format_of, stages
 from reward_serve_lab.evaluation.tables import advice, disagreement_table
+from tests.rows import rows
 from tests.unit.lab.fakes import failed, judged, row, ruled, run_of
 
 FEW = [
@@ -95,9 +90,7 @@ def test_a_row_without_a_score_disagrees_and_is_left_out_of_all_else() -> None:
         ([True], [7.0], None),
     ],
 )
-def test_expected_calibration_error(
-    truths: list[bool], predicted: list[float], expected: float | None
-) -> None:
+def test_calibration(truths: list[bool], predicted: list[float], expected: float | None) -> None:
     error = expected_calibration_error(truths, predicted)
     assert error == (None if expected is None else pytest.approx(expected))
 
@@ -139,20 +132,7 @@ def test_rows_that_the_deployed_threshold_left_undecided_are_on_the_curve() -> N
     assert measure(deployed(0.75))["unscored"] == 2
 
 
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        ("So she has 18.\n#### 18", "hash"),
-        ("### Step 1\nshe has 18", "prose"),
-        (r"So \boxed{18}.", "boxed"),
-        ("Q: how many?\nA: 18", "A: n"),
-        ("DNA: 18 strands", "prose"),
-        ("**Answer:** 18", "the answer is"),
-        ("The answers differ", "prose"),
-        (" $1,800.50 ", "bare number"),
-        (" \n", "empty"),
-    ],
-)
+@pytest.mark.parametrize(("response", "expected"), rows(__file__, "formats"))
 def test_a_format_is_detected_if_the_row_names_none(response: str, expected: str) -> None:
     assert format_of(row(1, response=response)) == expected
     assert format_of(row(1, response=response, format="pirate")) == "pirate"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from reward_serve_lab.evaluation.rescored import (
     read_rollouts,
     sampled,
 )
+from tests.rows import rows
 from tests.unit.lab.fakes import judged, written
 
 RESPONSE = {"response": "#### 18", "reference": "18"}
@@ -166,9 +165,7 @@ def rollouts(tmp_path: Path) -> list[Rollout]:
     return read(tmp_path, *({**LOGGED, "sample": str(n)} for n in range(4)))
 
 
-def test_answers_are_kept_and_a_line_that_was_cut_off_is_not(
-    tmp_path: Path, rollouts: list[Rollout]
-) -> None:
+def test_answers_are_kept_and_a_cut_line_is_not(tmp_path: Path, rollouts: list[Rollout]) -> None:
     path = tmp_path / "out.jsonl"
     lost = [failure(Status.TIMEOUT, "late"), failure(Status.INVALID, "question: send it")]
     with path.open("a+b") as file:
@@ -258,14 +255,7 @@ def test_judges_that_agree_throughout_have_no_difference_to_test(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
-    [
-        ([1.0, 0.0, 1.0], [0.9, 0.9, 0.9], {"lose_gradient": 1}),
-        ([1.0, 1.0, None], [0.9, 0.9, 0.1], {"gain_gradient": 1}),
-        ([1.0, 0.0, None], [0.1, 0.9, None], {"signs": 2}),
-        ([1.0, 0.0, 0.0, 0.0], [0.9, 0.9, 0.9, 0.1], {"signs": 2}),
-        ([1.0, None], [..., 0.1], {"gain_gradient": 1, "mixed": 1}),
-        ([1.0, 0.0], [0.9, None], {"lose_gradient": 1}),
-    ],
+    [*rows(__file__, "gradients"), ([1.0, None], [..., 0.1], {"gain_gradient": 1, "mixed": 1})],
 )
 def test_what_becomes_of_a_groups_gradient(
     tmp_path: Path, before: list[Any], after: list[Any], expected: dict[str, int]
