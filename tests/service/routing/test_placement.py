@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.dispatch import (
-    Placement,
-    Share,
-    first_choice,
-    group_key,
-)
+from reward_serve.routing.dispatch import Placement, Share, first_choice, group_key
 
 Item = dict[str, Any]
 
