@@ -25,8 +25,8 @@ from pydantic import (
     model_validator,
 )
 
+from reward_serve.criteria import CriteriaOrName
 from reward_serve.messages import Message, Name, Text, as_json, tool, unicode_text, utf8_bytes
-from reward_serve.rubrics import CriteriaOrName
 
 MAX_METADATA_BYTES = 65_536
 MAX_ITEM_BYTES = 2**20  # of an item's texts in UTF-8

@@ -16,7 +16,7 @@ from deployments.local import console
 from reward_serve.client import Client
 from reward_serve.client.transport import ServiceTransport
 from reward_serve.engines.base import Prompt, Tokenizer
-from reward_serve.judging.rendering import Renderer
+from reward_serve.prompts.rendering import Renderer
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import ScoreResult, Status, Usage
 from reward_serve.templates import load_template

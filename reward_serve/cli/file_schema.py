@@ -17,7 +17,7 @@ from reward_serve.config.app import AppConfig, GatewayConfig, ServerConfig
 from reward_serve.config.base import ConfigError, faults_of
 from reward_serve.config.models import ModelConfig
 from reward_serve.config.resolve import resolve
-from reward_serve.rubrics import Rubric
+from reward_serve.criteria import Rubric
 from reward_serve.templates import Template
 
 _ARGS: dict[str, type[AppConfig | GatewayConfig]] = {

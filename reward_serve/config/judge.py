@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Section
-from reward_serve.rubrics import CriteriaOrName
+from reward_serve.criteria import CriteriaOrName
 from reward_serve.schema import Mode, Strategy
 from reward_serve.templates import (
     GROUPS,

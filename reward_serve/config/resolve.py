@@ -18,7 +18,7 @@ from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.judge import JudgeConfig, RubricConfig, Templated
 from reward_serve.config.models import ModelConfig
-from reward_serve.rubrics import Rubric
+from reward_serve.criteria import Rubric
 from reward_serve.schema import describe_errors
 from reward_serve.templates import FILE_SUFFIXES, read_template_file, template_names
 

@@ -19,9 +19,9 @@ from typing import Any
 from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
-from reward_serve.judging.conversation import Conversation, ConversationRenderer
 from reward_serve.messages import Message, as_object
 from reward_serve.off_loop import RENDERED, off_loop
+from reward_serve.prompts.conversation import Conversation, ConversationRenderer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure

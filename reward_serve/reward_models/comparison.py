@@ -27,11 +27,11 @@ from reward_serve.engines.base import (
 )
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.explanation import FieldSpan, ShownPrompt, Turn
-from reward_serve.judging.critiques import tells
-from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, LabelError, Parts, Renderer
-from reward_serve.judging.turns import Pieces, shown_turns
 from reward_serve.messages import as_json
 from reward_serve.off_loop import RENDERED, grading_cost, off_loop
+from reward_serve.prompts.critiques import tells
+from reward_serve.prompts.rendering import CHARACTERS_A_TOKEN, LabelError, Parts, Renderer
+from reward_serve.prompts.transcript import Pieces, shown_turns
 from reward_serve.reward_models.base import (
     InvalidRequestError,
     Trace,

@@ -17,8 +17,8 @@ from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import Engine, Sampling
 from reward_serve.engines.caching import CachingEngine
-from reward_serve.judging.rendering import CHARACTERS_A_TOKEN, Renderer
 from reward_serve.off_loop import grading_cost, off_loop
+from reward_serve.prompts.rendering import CHARACTERS_A_TOKEN, Renderer
 from reward_serve.reward_models.base import (
     MODELS_SHARE,
     Audited,

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from reward_serve.config.models import RubricModel
+from reward_serve.criteria import YES_OR_NO, Criterion, Rubric
 from reward_serve.engines.base import Engine, TextOutput
 from reward_serve.messages import without_twins
 from reward_serve.reward_models.base import (
@@ -34,7 +35,6 @@ from reward_serve.reward_models.composite import (
     no_score,
 )
 from reward_serve.reward_models.judge import Judge
-from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.schema import ScoreRequest, ScoreResult, Source, Status, failure, retry_details
 from reward_serve.templates import MAX_REASON_CHARACTERS, LabelForm, visible
 

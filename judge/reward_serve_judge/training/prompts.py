@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve.judging.rendering import Renderer, shown_as
+from reward_serve.prompts.rendering import Renderer, shown_as
 from reward_serve.templates import Template
 from reward_serve_judge.training.responses import Example
 

@@ -14,8 +14,8 @@ import yaml
 from rich.table import Table
 
 from reward_serve.cli.console import App, Url, client_for
+from reward_serve.criteria import Criterion, Rubric
 from reward_serve.lines import OWNER_ONLY
-from reward_serve.rubrics import Criterion, Rubric
 from reward_serve.schema import hint
 from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.family import Attack

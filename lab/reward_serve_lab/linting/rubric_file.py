@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from reward_serve.criteria import YES_OR_NO, Criterion, Rubric
 from reward_serve.engines.base import Tokenizer
-from reward_serve.rubrics import YES_OR_NO, Criterion, Rubric
 from reward_serve.templates import RUBRICS, load_template
 from reward_serve_lab.linting.template_file import Finding, check_label_tokens, is_named
 

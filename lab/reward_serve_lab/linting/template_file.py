@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from reward_serve.child_process import ChildProcess
 from reward_serve.engines.base import Tokenizer
-from reward_serve.judging.rendering import LabelError, Renderer
+from reward_serve.prompts.rendering import LabelError, Renderer
 from reward_serve.schema import Status
 from reward_serve.templates import (
     ALIASES,

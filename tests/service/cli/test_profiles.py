@@ -11,7 +11,7 @@ import yaml
 from reward_serve.cli.profiles import FOLDER, Profile, find_profile
 from reward_serve.config.models import ClassifierModel, JudgeModel
 from reward_serve.engines.vllm import engine_arguments
-from reward_serve.judging.rendering import Renderer
+from reward_serve.prompts.rendering import Renderer
 from reward_serve.reward_models.base import InvalidRequestError
 from reward_serve.reward_models.comparison import sampling_of
 from reward_serve.schema import Options, Status

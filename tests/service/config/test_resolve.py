@@ -12,7 +12,7 @@ from reward_serve.config.app import AppConfig
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import JudgeModel, ModelConfig, RubricModel
 from reward_serve.config.resolve import Build, resolve
-from reward_serve.rubrics import Criterion
+from reward_serve.criteria import Criterion
 from tests.rows import rows
 
 TEMPLATES = Path(reward_serve.templates.__file__).parent

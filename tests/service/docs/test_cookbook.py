@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reward_serve.criteria import Rubric
 from reward_serve.reward_models.rule import own_function
-from reward_serve.rubrics import Rubric
 from reward_serve.schema import ScoreRequest
 from reward_serve_skyrl import GSM8kJudgeEnv
 from tests.fake_service import FakeService, Reply

@@ -10,10 +10,10 @@ import pytest
 from loadtests.bench.kinds import small_classifier  # the bundled base with a head of one logit
 from reward_serve import HttpRewardClient
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.conversation import ConversationRenderer
+from reward_serve.prompts.conversation import ConversationRenderer
 from reward_serve_judge.weights import prepare_bundled
 from tests.service.integration.conftest import Deploy, wait_for_app
-from tests.unit.judging.test_tool_conversation import ADD, ANSWER, QWEN, TASK
+from tests.unit.prompts.test_tool_conversation import ADD, ANSWER, QWEN, TASK
 
 TEXT = "She sells eggs for two dollars each and keeps three so nine are left at noon. " * 4
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from reward_serve.config.models import JudgeModel, RubricModel
-from reward_serve.judging.critiques import tells
+from reward_serve.prompts.critiques import tells
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.scoring import Scorer
 from reward_serve.reward_models.judge import Judge

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from reward_serve.judging.critiques import tells
-from reward_serve.judging.rendering import defuse
 from reward_serve.off_loop import LIMIT, grading_cost
+from reward_serve.prompts.critiques import tells
+from reward_serve.prompts.rendering import defuse
 from reward_serve.reward_models.classifier import _BLANK_LINES
 from reward_serve.reward_models.rubric import _last_object
 from reward_serve.schema import MAX_ITEM_BYTES, ScoreRequest

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.judging.rendering import Renderer
+from reward_serve.prompts.rendering import Renderer
 from reward_serve.templates import load_template
 from reward_serve_answers import final_answer
 from reward_serve_answers.committed import committed

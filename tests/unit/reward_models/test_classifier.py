@@ -9,7 +9,7 @@ from reward_serve.engines.base import FrozenModel, LogitsOutput
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.classifier import Classifier, conversation
 from reward_serve.schema import ScoreRequest, Status, Usage
-from tests.unit.judging.test_conversation import SPECIAL, FakeTokenizer, text_of
+from tests.unit.prompts.test_conversation import SPECIAL, FakeTokenizer, text_of
 
 
 class FakeEngine(FrozenModel):

@@ -11,7 +11,7 @@ from reward_serve.config import judge as judge_config
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
 from reward_serve.engines.base import LabelOutput, Prompt, Sampling, TextOutput
-from reward_serve.judging.rendering import LabelError
+from reward_serve.prompts.rendering import LabelError
 from reward_serve.reward_models.base import InvalidRequestError, best_match
 from reward_serve.reward_models.judge import Judge
 from reward_serve.schema import Options, ScoreRequest, ScoreResult, Status, Usage, failure

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer
-from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
+from reward_serve.prompts.rendering import Renderer
+from reward_serve.prompts.transcript import shown_turns
 from reward_serve.schema import Mode, ScoreRequest
 from reward_serve.templates import RUBRICS, Template, load_template, template_names
 from reward_serve_judge.weights import prepare_bundled

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from reward_serve.explanation import Cut
-from reward_serve.judging.rendering import (
+from reward_serve.messages import Message
+from reward_serve.prompts.rendering import (
     OFTEN_CHARACTERS,
     Encode,
     Shortened,
@@ -23,7 +24,6 @@ from reward_serve.judging.rendering import (
     defuse,
     shortened,
 )
-from reward_serve.messages import Message
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template
 from reward_serve_answers.thinking import read_thinking

@@ -6,9 +6,9 @@ import pytest
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer
-from reward_serve.judging.turns import shown_turns
 from reward_serve.messages import Message
+from reward_serve.prompts.rendering import Renderer
+from reward_serve.prompts.transcript import shown_turns
 from reward_serve.schema import ScoreRequest
 from reward_serve.templates import Template, load_template
 

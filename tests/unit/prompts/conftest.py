@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import Renderer
+from reward_serve.prompts.rendering import Renderer
 from reward_serve_judge.weights import prepare_bundled
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.judging.conversation import ConversationRenderer
+from reward_serve.prompts.conversation import ConversationRenderer
 
 NAMES = ("<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|tool|>", "<extra_0>")
 SPECIAL = {name: number for number, name in enumerate(NAMES, 1)}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.conversation import ConversationRenderer
+from reward_serve.prompts.conversation import ConversationRenderer
 from reward_serve.reward_models.classifier import conversation
 from reward_serve.schema import ScoreRequest
 

@@ -22,8 +22,8 @@ from itertools import takewhile
 from typing import Any
 
 from reward_serve.engines.base import Tokenizer
-from reward_serve.judging.rendering import Read, enough
 from reward_serve.messages import with_texts
+from reward_serve.prompts.rendering import Read, enough
 
 _MARKER = re.compile("\ue000([0-9]+)\ue001")
 _NAMED = re.compile("\ue000(n[0-9]+\ue001)")

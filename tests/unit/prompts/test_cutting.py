@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from reward_serve.judging.rendering import JOINT, shortened
+from reward_serve.prompts.rendering import JOINT, shortened
 
 
 def characters(text: str) -> tuple[list[int], list[int]]:

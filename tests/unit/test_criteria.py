@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from reward_serve.rubrics import MAX_CRITERIA, MAX_CRITERION_CHARACTERS
+from reward_serve.criteria import MAX_CRITERIA, MAX_CRITERION_CHARACTERS
 from reward_serve.schema import ScoreRequest, describe_errors
 from tests.rows import rows
 

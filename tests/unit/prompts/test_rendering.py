@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reward_serve.engines.base import Prompt
 from reward_serve.engines.vllm import ChatTokenizer
-from reward_serve.judging.rendering import LabelError, Renderer
+from reward_serve.prompts.rendering import LabelError, Renderer
 from reward_serve.schema import Mode
 from reward_serve.templates import GenerateForm, LabelForm, Template, load_template, template_names
 from reward_serve_judge.canonical import canonical
