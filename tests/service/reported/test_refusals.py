@@ -145,6 +145,6 @@ async def test_a_functions_bug_is_told_once_and_not_retried() -> None:
         result = await client.ascore({"response": "raise"})
     assert result.status is Status.INVALID
     assert (
-        result.reason == "rule.function tests.own_functions:scripted: KeyError: 'points' (line 28)"
+        result.reason == "rule.function tests.own_functions:scripted: KeyError: 'points' (line 26)"
     )
     assert len(service.calls) == 1
