@@ -63,7 +63,7 @@ $(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproje
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -r requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable answers --editable lab \
 	    --editable judge \
-	    --editable clients/skyrl --editable clients/slime --editable clients/trl --editable clients/verl
+	    $(patsubst %/pyproject.toml,--editable %,$(wildcard clients/*/pyproject.toml))
 	@touch $@
 
 demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= RULES=off), shut down
@@ -116,12 +116,14 @@ $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	$(UV) pip install --quiet --python $(VERL)/bin/python --no-deps --editable . --editable answers --editable clients/verl
 	@touch $@
 
-# Judges of verifiers and NeMo Gym, which ask the service over HTTP and share nothing with it.
-$(POOL_STAMP): $(STAMP) requirements/pool.txt
+# verifiers, NeMo Gym and OpenEnv: their adapters, and judges of the first two that ask over HTTP.
+ENVIRONMENTS := clients/verifiers
+$(POOL_STAMP): $(STAMP) requirements/pool.txt $(ENVIRONMENTS:%=%/pyproject.toml)
 	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "NeMo Gym needs Python 3.12, and $(PYTHON312) does not run: \
 	install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }
 	@test -x $(POOL)/bin/python || $(UV) venv --quiet --python $(PYTHON312) $(POOL)
 	$(UV) pip install --quiet --python $(POOL)/bin/python --no-deps -r requirements/pool.txt
+	$(UV) pip install --quiet --python $(POOL)/bin/python --no-deps --editable . --editable answers $(ENVIRONMENTS:%=--editable %)
 	@touch $@
 
 # skyrl asks for Python 3.12, for which there is no CPU build of torch everywhere.
@@ -138,11 +140,12 @@ $(TINKER_STAMP): $(STAMP) requirements/tinker.txt
 	$(UV) pip install --quiet --python $(TINKER)/bin/python --no-deps -r requirements/tinker.txt
 	@touch $@
 
-test-clients: $(VERL_STAMP) $(SKYRL_STAMP) $(POOL_STAMP)  ## The adapters in verl's, SkyRL's and TRL's own code; the judges of verifiers and NeMo Gym
+test-clients: $(VERL_STAMP) $(SKYRL_STAMP) $(POOL_STAMP)  ## The adapters in the code of verl, SkyRL, TRL, verifiers, OpenEnv and NeMo Gym
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
-	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . clients/pool/tests
+	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . \
+	    clients/pool/tests $(ENVIRONMENTS:%=%/tests)
 
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
