@@ -117,7 +117,7 @@ $(VERL_STAMP): $(STAMP) requirements/verl.txt clients/verl/pyproject.toml
 	@touch $@
 
 # verifiers, NeMo Gym and OpenEnv: their adapters, and judges of the first two that ask over HTTP.
-ENVIRONMENTS := clients/openenv clients/verifiers
+ENVIRONMENTS := clients/nemo-gym clients/openenv clients/verifiers
 $(POOL_STAMP): $(STAMP) requirements/pool.txt $(ENVIRONMENTS:%=%/pyproject.toml)
 	@$(PYTHON312) --version >/dev/null 2>&1 || { echo "NeMo Gym needs Python 3.12, and $(PYTHON312) does not run: \
 	install it (uv python install 3.12), or name it: make $@ PYTHON312=/path/to/python3.12" >&2; exit 1; }

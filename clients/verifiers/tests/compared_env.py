@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import verifiers.v1 as vf
-from reward_serve_verifiers import ServiceJudge, ServiceJudgeConfig
 from verifiers.v1.envs.best_of_n.env import BestOfNEnv
+
+from reward_serve_verifiers import ServiceJudge, ServiceJudgeConfig
 
 __all__ = ["ComparedEnv"]
 
