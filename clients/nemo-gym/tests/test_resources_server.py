@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nemo_gym.global_config import NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
 from nemo_gym.openai_utils import NeMoGymResponse
 from pydantic import ValidationError
 
@@ -93,9 +94,10 @@ def run(service: FaultyService, tmp_path_factory: pytest.TempPathFactory) -> Pat
     command = [sys.executable, Path(__file__).parent / "evaluate.py"]
     command += [f"+{name}={value}" for name, value in settings.items()]
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # uv, python
-    own = {"PATH": programs, "RAY_ADDRESS": "local"}
+    own = os.environ | {"PATH": programs, "RAY_ADDRESS": "local"}
+    own.pop(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME, None)  # the pool's tests set it
     log = (folder / "log").open("w")
-    done = subprocess.run(command, cwd=folder, env=os.environ | own, stdout=log, stderr=log)
+    done = subprocess.run(command, cwd=folder, env=own, stdout=log, stderr=log)
     assert not done.returncode, (folder / "log").read_text()[-4000:]
     return folder
 
