@@ -100,8 +100,9 @@ endef
 $(eval $(call environment,$(DOCS),docs,$(PYTHON)))
 $(eval $(call environment,$(SKY),sky,$(PYTHON)))
 $(eval $(call environment,$(VERL),verl,$(PYTHON),. answers clients/verl))
-# Judges of verifiers and NeMo Gym, which ask the service over HTTP and share nothing with it.
-$(eval $(call environment,$(POOL),pool,$(PYTHON312)))
+# verifiers, NeMo Gym and OpenEnv: their adapters, and judges of the first two that ask over HTTP.
+ENVIRONMENTS := clients/nemo-gym clients/openenv clients/verifiers
+$(eval $(call environment,$(POOL),pool,$(PYTHON312),. answers $(ENVIRONMENTS)))
 # 6 GB, hence in the cache, where checkouts share it.
 $(eval $(call environment,$(TINKER),tinker,$(PYTHON312)))
 
@@ -111,11 +112,12 @@ $(SKYRL)/.installed: $(STAMP) requirements/skyrl.txt
 	    -r requirements/skyrl.txt
 	@touch $@
 
-test-clients: $(VERL)/.installed $(SKYRL)/.installed $(POOL)/.installed  ## The adapters in verl's, SkyRL's and TRL's own code; the judges of verifiers and NeMo Gym
+test-clients: $(VERL)/.installed $(SKYRL)/.installed $(POOL)/.installed  ## The adapters in the code of verl, SkyRL, TRL, verifiers, OpenEnv and NeMo Gym
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
-	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . clients/pool/tests
+	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . \
+	    clients/pool/tests $(ENVIRONMENTS:%=%/tests)
 
 bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/bench.json (ONLY= DATA= OUT=)
 	$(BIN)/python -m loadtests.bench $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
