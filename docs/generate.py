@@ -177,7 +177,10 @@ def _python() -> str:
         "reward_serve.client": [connect, Client, ScoringError, metrics_of],
     }
     for adapter in sorted((DOCS.parent / "clients").glob("*/reward_serve_*")):
-        module = import_module(adapter.name)
+        try:
+            module = import_module(adapter.name)
+        except ModuleNotFoundError:  # its project needs an environment of its own
+            continue
         sections[adapter.name] = [getattr(module, name) for name in module.__all__]
     text = "# Python\n"
     for name, things in sections.items():
