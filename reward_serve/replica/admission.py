@@ -15,7 +15,8 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reward_serve.child_process import LANES
@@ -103,7 +104,7 @@ class Admission:
         self._per_round = per_round
         self._lanes: dict[object, Admission] = {}
         self._pace = Pace()
-        self._ended = 0  # the latest turn that has
+        self._turn = 0  # the latest that has ended
         self.items = 0  # in progress, in a lane or waiting
 
     @property
@@ -127,46 +128,36 @@ class Admission:
         """
         batch = object() if batch is None else batch
         ends = time.monotonic() + within_s
-        caller = self._keys.get(key) or _Key(self._per_round)
-        self._check(within_s, caller, batch)
-        self._keys.setdefault(key, caller).items += 1
+        own = self._keys.get(key) or _Key(self._per_round)
+        self._check(within_s, own, batch)
+        self._keys.setdefault(key, own).items += 1
         self.items += 1
         try:
-            await self._slot(caller, batch)
-            caller.turn = max(caller.turn, self._ended) + 1  # start-time fair queueing
-            TURN.set(caller.turn)
-            with ExitStack() as slot:
-                slot.callback(self._leave, caller.turn)
-
-                @asynccontextmanager
-                async def lane(name: object, width: int) -> AsyncIterator[None]:
-                    slot.close()
-                    if name not in self._lanes:
-                        self._lanes[name] = Admission(width, self.capacity, per_round=1)
-                    try:
-                        async with self._lanes[name].place(ends - time.monotonic(), batch, key):
-                            yield
-                    finally:
-                        LANES.set(lane)
-
-                LANES.set(lane)
+            await self._slot(own, batch)
+            turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
+            TURN.set(turn)
+            place = _Place(self, turn, batch, key, ends)
+            LANES.set(place.lane)
+            try:
                 yield
+            finally:
+                place.leave()
         finally:
             self.items -= 1
-            caller.items -= 1
-            if not caller.items:
+            own.items -= 1
+            if not own.items:
                 del self._keys[key]
 
-    def _check(self, within_s: float, caller: _Key, batch: object) -> None:
-        others = [other for other in self._keys.values() if other is not caller]
-        waiting = caller.waiting + sum(other.waiting for other in others)
-        if self.items >= self.capacity and caller.items * (len(others) + 1) >= self.capacity:
+    def _check(self, within_s: float, own: _Key, batch: object) -> None:
+        others = [each for each in self._keys.values() if each is not own]
+        waiting = own.waiting + sum(each.waiting for each in others)
+        if self.items >= self.capacity and own.items * (len(others) + 1) >= self.capacity:
             raise OverloadedError(
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(waiting),
             )
-        ahead = caller.ahead(batch)
-        ahead += sum(min(other.waiting, ahead + 1) for other in others)
+        ahead = own.ahead(batch)
+        ahead += sum(min(each.waiting, ahead + 1) for each in others)
         wait_s = self._pace.seconds(self._busy + ahead + 1)
         if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
@@ -175,25 +166,30 @@ class Admission:
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
-    async def _slot(self, caller: _Key, batch: object) -> None:
+    async def _slot(self, own: _Key, batch: object) -> None:
         if self._busy < self.slots:
             self._pace.passed(self._busy / self.slots)
             self._busy += 1
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        caller.add(batch, item)
+        own.add(batch, item)
         try:
             await item
         except asyncio.CancelledError:
             if not item.cancelled():  # it received its slot when it was cancelled
                 self._give_back()
-            caller.remove(batch, item)
+            own.remove(batch, item)
             raise
 
-    def _leave(self, turn: int) -> None:
-        self._ended = max(self._ended, turn)
+    def leave(self, turn: int) -> None:
+        """Take back the slot of an item with this turn."""
+        self._turn = max(self._turn, turn)
         self._give_back()
         self._pace.done()
+
+    def lane(self, lane: object, width: int) -> Admission:
+        """The queue of a lane."""
+        return self._lanes.setdefault(lane, Admission(width, self.capacity, per_round=1))
 
     def _give_back(self) -> None:
         self._pace.passed(min(1.0, self._busy / self.slots))
@@ -205,6 +201,33 @@ class Admission:
                     self._keys.move_to_end(name)
                     self._busy += 1
                     item.set_result(None)
+
+
+@dataclass
+class _Place:
+    """Where an item stands, and its slot until it leaves it."""
+
+    admission: Admission
+    turn: int
+    batch: object
+    key: str | None
+    ends: float
+    holds: bool = True
+
+    def leave(self) -> None:
+        if self.holds:
+            self.holds = False
+            self.admission.leave(self.turn)
+
+    @asynccontextmanager
+    async def lane(self, lane: object, width: int) -> AsyncIterator[None]:
+        self.leave()
+        queue, left_s = self.admission.lane(lane, width), self.ends - time.monotonic()
+        try:
+            async with queue.place(left_s, self.batch, self.key):
+                yield
+        finally:
+            LANES.set(self.lane)
 
 
 class Pace:
