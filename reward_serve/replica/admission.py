@@ -128,13 +128,13 @@ class Admission:
         """
         batch = object() if batch is None else batch
         ends = time.monotonic() + within_s
-        own = self._keys.get(key) or _Key(self._per_round)
-        self._check(within_s, own, batch)
-        self._keys.setdefault(key, own).items += 1
+        caller = self._keys.get(key) or _Key(self._per_round)
+        self._check(within_s, caller, batch)
+        self._keys.setdefault(key, caller).items += 1
         self.items += 1
         try:
-            await self._slot(own, batch)
-            turn = own.turn = max(own.turn, self._turn) + 1  # start-time fair queueing
+            await self._slot(caller, batch)
+            turn = caller.turn = max(caller.turn, self._turn) + 1  # start-time fair queueing
             TURN.set(turn)
             place = _Place(self, turn, batch, key, ends)
             LANES.set(place.lane)
@@ -144,20 +144,20 @@ class Admission:
                 place.leave()
         finally:
             self.items -= 1
-            own.items -= 1
-            if not own.items:
+            caller.items -= 1
+            if not caller.items:
                 del self._keys[key]
 
-    def _check(self, within_s: float, own: _Key, batch: object) -> None:
-        others = [each for each in self._keys.values() if each is not own]
-        waiting = own.waiting + sum(each.waiting for each in others)
-        if self.items >= self.capacity and own.items * (len(others) + 1) >= self.capacity:
+    def _check(self, within_s: float, caller: _Key, batch: object) -> None:
+        others = [other for other in self._keys.values() if other is not caller]
+        waiting = caller.waiting + sum(other.waiting for other in others)
+        if self.items >= self.capacity and caller.items * (len(others) + 1) >= self.capacity:
             raise OverloadedError(
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(waiting),
             )
-        ahead = own.ahead(batch)
-        ahead += sum(min(each.waiting, ahead + 1) for each in others)
+        ahead = caller.ahead(batch)
+        ahead += sum(min(other.waiting, ahead + 1) for other in others)
         wait_s = self._pace.seconds(self._busy + ahead + 1)
         if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
@@ -166,19 +166,19 @@ class Admission:
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
-    async def _slot(self, own: _Key, batch: object) -> None:
+    async def _slot(self, caller: _Key, batch: object) -> None:
         if self._busy < self.slots:
             self._pace.passed(self._busy / self.slots)
             self._busy += 1
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        own.add(batch, item)
+        caller.add(batch, item)
         try:
             await item
         except asyncio.CancelledError:
             if not item.cancelled():  # it received its slot when it was cancelled
                 self._give_back()
-            own.remove(batch, item)
+            caller.remove(batch, item)
             raise
 
     def leave(self, turn: int) -> None:

@@ -177,19 +177,23 @@ class Scorer:
     async def _result(
         self, request: object, times: Times, origin: Origin, trace: Trace | None = None
     ) -> dict[str, Any]:
-        parsed, result, status = None, failure(Status.ERROR, CANCELLED), {"status": CANCELLED}
+        parsed = None
         try:
             if isinstance(request, Mapping) and request.get("metadata"):
                 await self._own_iteration()  # validation takes up to 20 ms
             parsed = _validated(ScoreRequest, request)
-            result, status = await self._scored(parsed, times, origin, trace), {}
+            result = await self._scored(parsed, times, origin, trace)
         except Exception as error:
             what = f"reward model {self._name}, request id={parsed and parsed.id!r}"
-            result, status = failure_of(error, what), {}
-        finally:
-            finished = self._finished(result, times, parsed or request)
+            result = failure_of(error, what)
+        except asyncio.CancelledError:
+            left = self._finished(failure(Status.ERROR, CANCELLED), times, parsed or request)
             if trace is None:
-                self._observe(parsed, finished | status, times)
+                self._observe(parsed, {**left, "status": CANCELLED}, times)
+            raise
+        finished = self._finished(result, times, parsed or request)
+        if trace is None:
+            self._observe(parsed, finished, times)
         return finished
 
     def _observe(self, request: Asked, result: Mapping[str, Any], times: Times) -> None:
