@@ -113,11 +113,15 @@ def is_refusal(result: ScoreResult) -> bool:
     return bool((result.details or {}).get("refused"))
 
 
+_OTHER_SCALES = tuple(f"verifier={name};" for name in ("function", "json_schema", "tool_call"))
+
+
 def is_comparison(result: ScoreResult) -> bool:
-    """Whether a verdict compares with a reference: not of criteria, a classifier or a function."""
-    by_function = (result.details or {}).get("rule") == "function"
+    """Whether a verdict compares with a reference's answer, as the rule ``gsm8k`` would."""
+    if (result.fingerprint or "").startswith(_OTHER_SCALES):
+        return False
     has_criteria = any(not name.startswith("turn_") for name in result.components or ())
-    return not (by_function or has_criteria or result.source in ("classifier", "composite"))
+    return result.source in ("judge", "remote", "rule", "cache") and not has_criteria
 
 
 def failed_status(result: ScoreResult) -> str | None:

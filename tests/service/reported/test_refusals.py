@@ -96,7 +96,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "rubric": {"source": "judge", "components": {"brief": {"score": 0.5, "status": "ok"}}},
     "classifier": {"source": "classifier"},
     "composite": {"source": "composite"},
-    "function": {"source": "rule", "details": {"rule": "function"}},
+    "function": {"source": "rule", "fingerprint": "verifier=function;function=own:score"},
+    "tool_call": {"source": "rule", "fingerprint": "verifier=tool_call;version=9;ordered=False"},
+    "json_schema": {"source": "rule", "fingerprint": "verifier=json_schema;version=9"},
+    "a later kind": {"source": "keyword"},
 }
 FAILED = {"status": "error", "reason": "down"}
 
