@@ -110,6 +110,7 @@ class Client:
             if number is not None and number < 1:  # 0 attempts would be as many as there is time
                 raise ValueError(f"{name}: {number} must be at least 1")
         self._endpoint = transport if isinstance(transport, Endpoint) else Endpoint(transport)
+        self.timeout_s = timeout_s
         self._defaults = {"timeout_s": timeout_s, **({"model": model} if model else {})}
         self._max_attempts = max_attempts
         self.counters = Counters()

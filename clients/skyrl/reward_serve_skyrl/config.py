@@ -145,9 +145,9 @@ def check_settings(cfg: SkyRLTrainConfig) -> None:
             "a step's samples",
         ),
         (
-            generator.step_wise_trajectories,
-            "generator.step_wise_trajectories=true: undecided samples cannot be left out, as only "
-            "an episode's last step has its metrics; set it to false",
+            generator.merge_stepwise_output,
+            "generator.merge_stepwise_output=true: undecided samples cannot be left out, as SkyRL "
+            "drops their metrics when it merges steps; set it to false",
         ),
         (
             cfg.trainer.algorithm.loss_reduction == "token_mean_legacy",

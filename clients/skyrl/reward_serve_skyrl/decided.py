@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from skyrl.train.dataset.preprocess import compute_prompt_boundaries
 
+from reward_serve_skyrl.envs import CUT_OFF
+
 logger = logging.getLogger(__name__)
 
 UNDECIDED = "judge_undecided"
@@ -38,6 +40,11 @@ class DecidedOnly:
     A sample is undecided if its environment has the metric ``judge_undecided``. A group left with
     fewer than two samples to compare contributes nothing, and a mini-batch without samples takes no
     optimiser step.
+
+    With ``step_wise_trajectories`` all steps of an undecided sample are left out. If each step has
+    a reward (``reward`` is not ``end``), it is compared with those of all steps of the group, and a
+    step's advantage is the sum of its own and the later ones (process supervision, Shao et al.,
+    2024); SkyRL's own trainers train all steps on the last one's reward.
 
     The metric ``reward/undecided_share`` is the undecided share of a step's samples. Logged rewards
     are those of decided samples; the reward of an undecided sample is NaN.
@@ -80,21 +87,22 @@ class DecidedOnly:
         """
         seen, seen_uids = metrics_generator_output or generator_output, metrics_uids or uids
         undecided = _undecided(seen)
-        self._check_share(undecided, seen)
+        self._check_share(seen)
         if not any(undecided):
             return super().postprocess_generator_output(  # type: ignore[misc]
                 generator_output, uids, metrics_generator_output, metrics_uids
             )
         decided = [row for row, absent in enumerate(undecided) if not absent]
-        metrics = {"rewards": [seen["rewards"][row] for row in decided]} if decided else None
+        columns = [name for name in ("rewards", "is_last_step") if seen.get(name)]
+        metrics = {name: [seen[name][row] for row in decided] for name in columns}
         before = set(self.all_metrics)
         output, uids = super().postprocess_generator_output(  # type: ignore[misc]
             _neutral(generator_output, uids),
             uids,
-            metrics,
+            metrics if decided else None,
             [seen_uids[row] for row in decided] or None,
         )
-        if metrics is None:  # without decided rewards, there is no mean to log
+        if not decided:  # without decided rewards, there is no mean to log
             for name in set(self.all_metrics) - before:
                 del self.all_metrics[name]
         for reward, absent in zip(output["rewards"], _undecided(output), strict=True):
@@ -115,20 +123,23 @@ class DecidedOnly:
 
         self.generator.generate = with_keys
 
-    def _check_share(self, undecided: Sequence[bool], seen: Any) -> None:
-        share = sum(undecided) / len(undecided)
+    def _check_share(self, seen: Any) -> None:
+        rows = zip(_metrics(seen), _is_last_step(seen), strict=True)
+        samples = [metrics for metrics, is_last in rows if is_last]
+        undecided = [metrics for metrics in samples if metrics.get(UNDECIDED)]
+        share = len(undecided) / len(samples)
         self.all_metrics["reward/undecided_share"] = share
         if not share:
             return
         why = Counter(
             name.removeprefix(_FAILED)
-            for metrics in seen["env_metrics"]
-            for name, value in (metrics or {}).items()
-            if metrics.get(UNDECIDED) and name.startswith(_FAILED) and value
+            for metrics in undecided
+            for name, value in metrics.items()
+            if name.startswith(_FAILED) and value
         )
         reasons = ", ".join(f"{status} {count}" for status, count in why.most_common())
         what = (
-            f"step {self.global_step}: {sum(undecided)} of {len(undecided)} samples are undecided"
+            f"step {self.global_step}: {len(undecided)} of {len(samples)} samples are undecided"
             f" ({reasons})"
         )
         limit = self.cfg.environment.skyrl_gym.gsm8k_judge.max_undecided
@@ -145,7 +156,8 @@ class DecidedOnly:
         undecided = _undecided(generator_output)
         if any(undecided):
             comparing = str(self.cfg.trainer.algorithm.advantage_estimator) in _COMPARING
-            data.metadata["rows_to_train"] = rows_to_train(uids, undecided, comparing)
+            ends = _is_last_step(generator_output)
+            data.metadata["rows_to_train"] = rows_to_train(uids, undecided, comparing, ends)
         return data
 
     def compute_advantages_and_returns(self, data: Any) -> Any:
@@ -165,19 +177,28 @@ class DecidedOnly:
                 data.metadata[name] = []
             return data
         taken = data if rows is None else _taken(data, rows)
-        return super().compute_advantages_and_returns(taken)  # type: ignore[misc]
+        ends = taken.metadata.get("is_last_step")
+        if ends is None or self.cfg.environment.skyrl_gym.gsm8k_judge.reward == "end":
+            return super().compute_advantages_and_returns(taken)  # type: ignore[misc]
+        taken.metadata["is_last_step"] = [True] * len(ends)  # compares steps, not samples
+        scored = super().compute_advantages_and_returns(taken)  # type: ignore[misc]
+        return _with_later_steps(scored, ends)
 
 
-def rows_to_train(uids: Sequence[str], undecided: Sequence[bool], comparing: bool) -> list[int]:
+def rows_to_train(
+    uids: Sequence[str], undecided: Sequence[bool], comparing: bool, ends: Sequence[bool]
+) -> list[int]:
     """The rows of decided samples.
 
     Args:
         uids: the group of each row.
         undecided: whether each row is undecided.
-        comparing: also leave out a group's only decided row; GRPO would train on its raw reward.
+        comparing: also leave out a group's only decided sample; GRPO would train on its raw reward.
+        ends: whether each row is its sample's last.
     """
     missing = {uid for uid, absent in zip(uids, undecided, strict=True) if absent}
-    left = Counter(uid for uid, absent in zip(uids, undecided, strict=True) if not absent)
+    rows = zip(uids, undecided, ends, strict=True)
+    left = Counter(uid for uid, absent, is_last in rows if is_last and not absent)
     lone = {uid for uid in missing if comparing and left[uid] < 2}
     return [row for row, uid in enumerate(uids) if not undecided[row] and uid not in lone]
 
@@ -187,22 +208,40 @@ def _with_keys(extras: Mapping[str, Any], trajectory: Any, **keys: Any) -> dict[
     return {"judge_group": trajectory.instance_id, **extras, "judge_metadata": keys}
 
 
+def _is_last_step(generator_output: Any) -> list[bool]:
+    """Whether each row is its sample's last; but for ``step_wise_trajectories``, all are."""
+    ends = generator_output.get("is_last_step")
+    return [True] * len(generator_output["response_ids"]) if ends is None else list(ends)
+
+
 def _undecided(generator_output: Any) -> list[bool]:
-    marks = generator_output.get("env_metrics") or [{}] * len(generator_output["response_ids"])
-    return [bool((metrics or {}).get(UNDECIDED)) for metrics in marks]
+    return [bool(metrics.get(UNDECIDED)) for metrics in _metrics(generator_output)]
+
+
+def _metrics(generator_output: Any) -> list[Mapping[str, Any]]:
+    """The metrics of each row's sample, which of several steps the last has.
+
+    If SkyRL cuts off a sample after a step, none has any.
+    """
+    none: list[Any] = [{}] * len(generator_output["response_ids"])
+    by_row = [metrics or {} for metrics in generator_output.get("env_metrics") or none]
+    if generator_output.get("is_last_step") is not None:
+        for row, is_last in reversed([*enumerate(generator_output["is_last_step"])]):
+            by_row[row] = by_row[row] or CUT_OFF if is_last else by_row[row + 1]
+    return by_row
 
 
 def _neutral(generator_output: Any, uids: Sequence[str]) -> Any:
     """The output, with undecided rewards set to the group's mean so that they add no spread."""
     rewards: list[Any] = list(generator_output["rewards"])
-    undecided = _undecided(generator_output)
+    undecided, ends = _undecided(generator_output), _is_last_step(generator_output)
     decided: dict[str, list[float]] = {}
-    for uid, reward, absent in zip(uids, rewards, undecided, strict=True):
-        if not absent:
+    for uid, reward, absent, is_last in zip(uids, rewards, undecided, ends, strict=True):
+        if is_last and not absent:
             decided.setdefault(uid, []).append(sum(reward) if isinstance(reward, list) else reward)
     for row, absent in enumerate(undecided):
         if absent:
-            mean = fmean(decided.get(uids[row], [0.0]))
+            mean = fmean(decided.get(uids[row], [0.0])) if ends[row] else 0.0
             reward = rewards[row]
             rewards[row] = [0.0] * (len(reward) - 1) + [mean] if isinstance(reward, list) else mean
     return {**generator_output, "rewards": rewards}
@@ -214,11 +253,24 @@ def _taken(data: Any, rows: Sequence[int]) -> Any:
     taken = type(data)({k: None if v is None else v[index] for k, v in data.items()})
     uids = [data.metadata["uids"][row] for row in rows]
     taken.metadata = {**data.metadata, "uids": uids, "pad_size": 0}
+    if ends := data.metadata.get("is_last_step"):
+        taken.metadata["is_last_step"] = [ends[row] for row in rows]
     for name, old in _boundaries(data.metadata).items():
         ends = np.searchsorted(rows, np.array(old)).tolist()
         taken.metadata[name] = [(start, end) for start, end in ends if start < end]
     taken.metadata["policy_prompt_boundaries"] = compute_prompt_boundaries(uids)
     return taken
+
+
+def _with_later_steps(data: Any, ends: Sequence[bool]) -> Any:
+    """The batch, in which a step's advantage is the sum of its own and its sample's later ones."""
+    mask = data["response_mask"].to(data["advantages"].dtype)
+    steps = data["advantages"].sum(-1) / mask.sum(-1).clamp(min=1)  # equal at all tokens
+    for row in range(len(ends) - 2, -1, -1):
+        steps[row] += 0 if ends[row] else steps[row + 1]
+    data["advantages"] = data["returns"] = steps.unsqueeze(-1) * mask
+    data.metadata["is_last_step"] = list(ends)
+    return data
 
 
 def _boundaries(metadata: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:

@@ -25,7 +25,7 @@ from reward_serve_skyrl.agents import answer, assistant_turn, schemas_of
 logger = logging.getLogger(__name__)
 
 JUDGE = "gsm8k_judge"
-_CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
+CUT_OFF = {"judge_undecided": 1.0, "judge_failed_cut_off": 1.0}
 """The metrics of an episode that was cut off before it was scored."""
 
 
@@ -62,7 +62,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         if tools := section.get("tools"):
             self._tools = load_env_creator(tools)()
             self._schemas = schemas_of(self._tools)
-            self.metrics = {**_CUT_OFF}
+            self.metrics = {**CUT_OFF}
         settings, self._common = settings_of(section)
         if settings.get("on_failure") == "raise":
             raise ValueError(
@@ -88,7 +88,7 @@ class GSM8kJudgeEnv(BaseTextEnv):  # type: ignore[misc]  # skyrl_gym is untyped
         answers, reward = [], 0.0
         if self._tools:
             if (turn := assistant_turn(action)) is None:
-                self.metrics = {**_CUT_OFF}
+                self.metrics = {**CUT_OFF}
                 return BaseTextEnvStepOutput(observations=[], reward=0.0, done=True, metadata={})
             calls = turn["tool_calls"] if self.turns < self.max_turns else []
             answers = [answer(self._tools, **call) for call in calls]

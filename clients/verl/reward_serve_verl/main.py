@@ -20,9 +20,10 @@ from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.utils.fs import copy_to_local
 
+from reward_serve.client.outcomes import check_on_failure
 from reward_serve.client.rows import PROBED_ROWS
 from reward_serve_verl.llm_judge_remote import JUDGED
-from reward_serve_verl.scoring import check_first_rows
+from reward_serve_verl.scoring import check_first_rows, warn_of_timeout
 
 _TaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class.__ray_actor_class__
 
@@ -40,11 +41,21 @@ def check_rows(config: DictConfig) -> None:
     """Have the service score the first rows of each training file.
 
     Raises:
-        ValueError: the service refuses a row, or a setting is invalid.
+        ValueError: the service refuses a row, a setting is invalid, or verl's reward manager makes
+            a number of failures.
     """
     function = config.reward.custom_reward_function
     judged = JUDGED if str(function.path).endswith("llm_judge_remote") else {}
     settings = {**judged, **(function.get("reward_kwargs") or {})}
+    on_failure = check_on_failure(settings.get("on_failure"))
+    is_limited = config.reward.reward_manager.name == "rate_limited"
+    if is_limited and not judged and not isinstance(on_failure, float):
+        raise ValueError(
+            "reward.reward_manager.name=rate_limited: verl stores a sample without a verdict as "
+            "0.0; use DecidedRewardManager, or name its reward: "
+            "+reward.custom_reward_function.reward_kwargs.on_failure=0.0"
+        )
+    warn_of_timeout(config)
     files = config.data.train_files
     for file in [files] if isinstance(files, str) else files:
         check_first_rows(islice(_rows(file), PROBED_ROWS), settings)

@@ -115,6 +115,23 @@ def client_for(info: Mapping[str, Any], settings: Mapping[str, Any]) -> Client:
     return connect(**chosen)
 
 
+def warn_of_timeout(config: Any) -> None:
+    """Log a warning if verl ends a sample's scoring before the client's deadline.
+
+    Args:
+        config: verl's configuration; ``reward.timeout`` is the limit of a sample, in seconds.
+    """
+    settings = config.reward.custom_reward_function.get("reward_kwargs") or {}
+    is_limited = config.reward.reward_manager.name == "rate_limited"
+    limit_s = config.reward.get("timeout", 300.0 if is_limited else None)
+    timeout_s = client_for({}, settings).timeout_s
+    if limit_s is not None and timeout_s >= limit_s:
+        logger.warning(
+            "reward.timeout=%g: verl then gives a sample up before its deadline of %g s, and its "
+            "verdict is lost; set reward_kwargs.timeout_s below it", limit_s, timeout_s,
+        )  # fmt: skip
+
+
 def request_for(
     response: str,
     ground_truth: Any,

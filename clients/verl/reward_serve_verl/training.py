@@ -18,7 +18,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 import transfer_queue
+from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
@@ -28,7 +30,7 @@ from reward_serve.client import ScoringError
 from reward_serve.client.outcomes import check_on_failure, is_refusal
 from reward_serve.client.rows import PROBE_RESPONSE, RefusedRowError
 from reward_serve.schema import Status, failure
-from reward_serve_verl.scoring import client_for, is_judged
+from reward_serve_verl.scoring import CONVERSATION, client_for, is_judged, warn_of_timeout
 
 _PROBE_S = 5.0
 
@@ -57,6 +59,8 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
     """verl's reward manager with DAPO's penalty for length, if ``reward.reward_kwargs`` sets one.
 
     It is for trainers that can leave samples out, and hands over what agent loops add to a sample.
+    If a loop gave a trajectory several outputs, they are judged together, as the assistant's turns
+    of one conversation, and verl trains each on the score; without a verdict it stores none.
 
     Raises:
         ValueError: a setting in ``reward_kwargs`` is unknown or invalid, or ``trainer.use_v1`` is
@@ -75,6 +79,7 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
                 "at the first undecided sample; set trainer.use_v1=true, or a reward for undecided "
                 "samples: +reward.custom_reward_function.reward_kwargs.on_failure=0.0"
             )
+        warn_of_timeout(config)
         super().__init__(config, tokenizer, compute_score, **others)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
@@ -92,9 +97,31 @@ class DecidedRewardManager(DAPORewardManager):  # type: ignore[misc]  # verl is 
         if "session_id" in row:  # by the V1 trainer
             keys |= {"step": int(row["global_steps"]), "sample": "{uid}_{session_id}".format(**row)}
         keys = {"judge_group": row.get("uid"), "judge_metadata": keys}
-        row["extra_info"] |= {**(row.get("tool_extra_fields") or {}), **keys}
-        output: dict[str, Any] = await super().run_single(data)
+        fields = self._conversation(data) if len(data) > 1 else {}
+        row["extra_info"] |= {**fields, **(row.get("tool_extra_fields") or {}), **keys}
+        output: dict[str, Any] = await super().run_single(_last_output(data))
         return output | {"reward_score": float(output["reward_score"])}  # a penalty is a tensor
+
+    def _conversation(self, data: Any) -> dict[str, Any]:
+        lengths = data.non_tensor_batch["response_len"]
+        outputs = zip(data.batch["responses"], lengths, strict=True)
+        texts = [
+            self.tokenizer.decode(tokens[:length], skip_special_tokens=True)
+            for tokens, length in outputs
+        ]
+        turns = [{"role": "assistant", "content": text} for text in texts]
+        prompt = list(data[-1].non_tensor_batch.get("raw_prompt", ()))
+        return {CONVERSATION: {"messages": [*prompt, *turns], "tools": []}}
+
+
+def _last_output(data: Any) -> Any:
+    """The last output without padding, of which verl would take its length from a longer one's."""
+    last = data[-1:]
+    if len(data) == 1:
+        return last
+    responses = last.batch["responses"][:, : last.non_tensor_batch["response_len"][0]]
+    tensors = {"responses": responses, "attention_mask": torch.ones_like(responses)}
+    return DataProto.from_dict(tensors=tensors, non_tensors=last.non_tensor_batch)
 
 
 class DecidedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped

@@ -95,6 +95,14 @@ def test_the_first_rows_of_the_training_files_are_asked_about(suffix: str, tmp_p
     assert (asked["reference"], asked["question"]) == (["18"], "9 + 9?")
 
 
+def test_a_manager_that_makes_a_number_of_failures_is_refused_unless_one_is_named() -> None:
+    """Verl's rate_limited stores 0.0 for an exception, and at its timeout of 300 s."""
+    limited = ("reward.reward_manager.name=rate_limited", "data.train_files=[]")
+    with pytest.raises(ValueError, match=r"rate_limited: verl stores a sample without a verdict"):
+        check_rows(composed(*limited))
+    check_rows(composed(*limited, "+reward.custom_reward_function.reward_kwargs.on_failure=0.5"))
+
+
 def test_settings_under_which_the_judge_would_not_be_asked_are_refused() -> None:
     """Verl composes ``custom_reward_function`` and ignores it."""
     with pytest.raises(ValueError, match=r"trainer\.use_v1=false"):

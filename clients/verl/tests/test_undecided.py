@@ -42,6 +42,7 @@ FOUR = [RIGHT, WRONG, UNDECIDED, RIGHT]
 EIGHT = [RIGHT, UNDECIDED, WRONG, WRONG, RIGHT, UNDECIDED, WRONG, RIGHT]
 DECIDED = "DecidedRewardManager"
 REWARD = {RIGHT: 1.0, WRONG: 0.0}
+PROMPT = [{"role": "user", "content": "How many?"}]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,7 +73,7 @@ def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
             score = SimpleNamespace(remote=reward.compute_score)
             self.reward_loop_worker_handles = [SimpleNamespace(compute_score=score)]
 
-        async def run(self, groups: dict[str, Sequence[str]]) -> None:
+        async def run(self, groups: dict[str, Sequence[Any]]) -> None:
             for uid, responses in groups.items():
                 tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
                 await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
@@ -82,24 +83,29 @@ def worker_of(ids: Any, reward: RewardLoopWorker) -> Any:
         async def _run_agent_loop(
             self, sampling_params: Any, *, session_id: int, uid: str, responses: Any, **_: Any
         ) -> None:
-            tokens = ids.encode(responses[session_id])
-            output = AgentLoopOutput(
-                prompt_ids=[1, 2],
-                response_ids=tokens,
-                response_mask=[1] * len(tokens),
-                response_logprobs=[-1.0] * len(tokens),
-                num_turns=2,
-                metrics=AgentLoopMetrics(),
-                extra_fields={"min_global_steps": 1, "max_global_steps": 1},
-            )
+            texts = responses[session_id]  # of a list, an output each
+            outputs = [
+                AgentLoopOutput(
+                    prompt_ids=[1, 2],
+                    response_ids=tokens,
+                    response_mask=[1] * len(tokens),
+                    response_logprobs=[-1.0] * len(tokens),
+                    num_turns=2,
+                    metrics=AgentLoopMetrics(),
+                    extra_fields={
+                        "min_global_steps": 1, "max_global_steps": 1, "reward_extra_info": {}
+                    },
+                )
+                for tokens in map(ids.encode, [texts] if isinstance(texts, str) else texts)
+            ]  # fmt: skip
             row = {
                 "data_source": "gsm8k",
+                "raw_prompt": PROMPT,
                 "reward_model": {"style": "rule", "ground_truth": "18"},
                 "extra_info": {"index": 0, "question": "How many?"},
             }
-            output.extra_fields["reward_extra_info"] = {}
             await self._agent_loop_postprocess(
-                output, False, uid=uid, session_id=session_id, global_steps=1, **row
+                outputs, False, uid=uid, session_id=session_id, global_steps=1, **row
             )
 
     return Worker()
@@ -111,7 +117,7 @@ def rollout(tokenizer: Any) -> Callable[..., None]:
     url = dead_url()
     ids = PreTrainedTokenizerFast.from_pretrained(tokenizer)
 
-    async def run(groups: dict[str, Sequence[str]], settings: dict[str, Any]) -> None:
+    async def run(groups: dict[str, Sequence[Any]], settings: dict[str, Any]) -> None:
         settings = {"url": url, "timeout_s": 0.2, "on_failure": "rule", **settings}
         config = configured(tokenizer=tokenizer, manager=DECIDED, **settings)
         await worker_of(ids, RewardLoopWorker(config)).run(groups)
@@ -226,6 +232,36 @@ def test_a_sample_of_no_tokens_is_left_out_by_name(
     assert sorted(batch.keys) == ["a_0_0", "a_2_0"]
     assert "response: has no tokens, at the last of which verl stores a score" in caplog.text
     assert "IndexError" not in caplog.text
+
+
+def test_all_outputs_of_a_trajectory_are_judged_together_and_share_their_reward(
+    rollout: Any,
+) -> None:
+    long = f"I summarise what I have tried so far, {WRONG}, and begin again."
+    trajectories = [[long, RIGHT], [RIGHT, WRONG], [long, UNDECIDED], RIGHT]
+    with FakeService() as service:
+        rollout({"a": trajectories}, url=service.url, timeout_s=20, on_failure="none")
+    batch, _ = buffer_of(DecidedReplayBuffer, "sync").sample(1, "train", 1)
+    rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["rm_scores"])
+    scores = dict(zip(batch.keys, (row.sum().item() for row in rows["rm_scores"]), strict=True))
+
+    assert scores == {"a_0_0": 1, "a_0_1": 1, "a_1_0": 0, "a_1_1": 0, "a_3_0": 1}
+    bodies = [request for call in service.calls for request in call.body["requests"]]
+    asked = [request["messages"] for request in bodies if "messages" in request]
+    turns = [[{"role": "assistant", "content": text} for text in t] for t in trajectories[:3]]
+    assert sorted(map(str, asked)) == sorted(str([*PROMPT, *written]) for written in turns)
+
+
+@pytest.mark.parametrize(("limit_s", "warned"), [(20, True), (21, False)])
+def test_a_limit_of_verls_at_the_deadline_is_warned_about(
+    limit_s: float, warned: bool, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configured("http://x", tokenizer, DECIDED)
+    config.reward.timeout = limit_s
+    RewardLoopWorker(config)
+
+    sentence = "reward.timeout=20: verl then gives a sample up before its deadline of 20 s"
+    assert (sentence in caplog.text) == warned
 
 
 def test_a_lone_survivor_is_not_trained_on(rollout: Any) -> None:
