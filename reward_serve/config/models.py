@@ -529,7 +529,9 @@ class CascadeModel(_Model):
 
 def _with_kind(fields: Any) -> Any:
     if isinstance(fields, dict) and fields.get("kind") == "remote":
-        sections = {key: fields[key] for key in fields if fields[key] is not None or key != "rubric"}
+        sections = {
+            key: fields[key] for key in fields if fields[key] is not None or key != "rubric"
+        }
         kind = "rubric" if "rubric" in sections else "remote"
         return {**sections, "kind": kind, "remote": fields.get("remote") or {}}
     return fields
