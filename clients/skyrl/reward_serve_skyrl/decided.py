@@ -221,7 +221,8 @@ def _undecided(generator_output: Any) -> list[bool]:
 def _metrics(generator_output: Any) -> list[Mapping[str, Any]]:
     """The metrics of each row's sample, which of several steps the last has.
 
-    If SkyRL cuts off a sample after a step, none has any.
+    If SkyRL cuts off a sample after a step, none has any. So an environment without metrics, whose
+    samples all count as cut off, cannot be mixed in.
     """
     none: list[Any] = [{}] * len(generator_output["response_ids"])
     by_row = [metrics or {} for metrics in generator_output.get("env_metrics") or none]
@@ -253,8 +254,8 @@ def _taken(data: Any, rows: Sequence[int]) -> Any:
     taken = type(data)({k: None if v is None else v[index] for k, v in data.items()})
     uids = [data.metadata["uids"][row] for row in rows]
     taken.metadata = {**data.metadata, "uids": uids, "pad_size": 0}
-    if ends := data.metadata.get("is_last_step"):
-        taken.metadata["is_last_step"] = [ends[row] for row in rows]
+    if last_steps := data.metadata.get("is_last_step"):
+        taken.metadata["is_last_step"] = [last_steps[row] for row in rows]
     for name, old in _boundaries(data.metadata).items():
         ends = np.searchsorted(rows, np.array(old)).tolist()
         taken.metadata[name] = [(start, end) for start, end in ends if start < end]

@@ -32,7 +32,7 @@ class EnvironmentJudge:
 
     Args:
         **settings: settings of ``reward_serve.client.connect``; ``on_failure`` defaults to
-            ``none``. GRPOWithReplayBufferTrainer counts None as 0: set a number there.
+            ``none``.
 
     Raises:
         TypeError, ValueError: a setting is unknown or invalid.

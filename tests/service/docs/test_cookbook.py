@@ -7,11 +7,13 @@ import json
 import shlex
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import yaml
 
+from reward_serve.client import ScoringError
 from reward_serve.criteria import Rubric
 from reward_serve.reward_models.rule import own_function
 from reward_serve.schema import ScoreRequest
@@ -104,6 +106,24 @@ async def test_the_function_scores_and_is_found() -> None:
     grades = await verifier.verify(right, ["18", "19", ""])
     assert [grade.score for grade in grades] == [1.0, 0.5, None]
     sys.modules.pop("brevity", None)
+
+
+def test_the_reward_kits_criterion_scores_or_raises(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = types.ModuleType("rewardkit")  # whose decorator needs Python 3.12
+    kit.criterion = lambda function: function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rewardkit", kit)
+    save(DOCS / "cookbook/harbor.md")
+    answers, scores = folder / "answer.txt", []
+    criterion = importlib.import_module("quality").right_answer
+    for text in ("#### 18", "#### 17"):
+        answers.write_text(text)
+        scores.append(criterion(folder))
+    assert scores == [{"score": s, "reasoning": "", "model": "rule"} for s in (1.0, 0.0)]
+    answers.write_text("18 or 17, who knows?")
+    with pytest.raises(ScoringError, match="no verdict: unparseable"):
+        criterion(folder)
 
 
 def test_the_environment_runs_the_tool_and_asks_the_judge_at_its_end(service: FakeService) -> None:
