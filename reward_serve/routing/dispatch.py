@@ -493,8 +493,16 @@ def group_key(item: object) -> int:
     """
     fields = item if isinstance(item, Mapping) else {}
     group = fields.get("group")
-    keys = [group] if isinstance(group, str) else map(fields.get, ("reference", "question"))
-    return zlib.crc32("\x1f".join(str(k)[:_KEY_CHARS] for k in keys).encode("utf-8", "replace"))
+    key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    return zlib.crc32(_text(key).encode("utf-8", "replace"))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value[:_KEY_CHARS]
+    if isinstance(value, list | tuple):
+        return "\x1f".join(_text(part) for part in value[:8])
+    return type(value).__name__  # an integer of 5,000 digits has no text
 
 
 def _calls(items: Mapping[int, object], replica: str | None, indices: Iterable[int]) -> list[Share]:
@@ -512,8 +520,11 @@ def _calls(items: Mapping[int, object], replica: str | None, indices: Iterable[i
 
 
 def size_of(value: object) -> int:
-    """The bytes of plain data in a message, which Serve pickles."""
-    return len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    """The bytes of plain data in a message, which Serve pickles; of what it cannot, a call's."""
+    try:
+        return len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    except Exception:  # too deep, say; alone in its call, it fails alone
+        return MESSAGE_BYTES
 
 
 def is_answer(result: ScoreResult | GroupResult) -> bool:

@@ -127,6 +127,17 @@ def test_without_a_group_reference_and_question_tell_it() -> None:
     assert group_key(first) != group_key({**first, "reference": "19"})
 
 
+def test_an_item_without_a_text_or_too_deep_to_send_is_placed_and_travels_alone() -> None:
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    items = numbered([{"reference": 10**5_000}, {"reference": "1", "metadata": {"a": deep}}, {}])
+    calls = [share.indices for share in Placement().shares(items, ids(1))]
+    assert calls == [[0], [1], [2]]
+    shares = Placement().shares(items, ids(2))
+    assert sorted(index for share in shares for index in share.indices) == [0, 1, 2]
+
+
 json_like: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
