@@ -78,9 +78,14 @@ def ask_functions(
 
 
 def first_model(target: Target) -> dict[str, Any]:
-    """The first model's entry in ``/v1/models``."""
+    """The first model's entry in ``/v1/models``, which lacks its replica's part if that is late."""
     with HttpRewardClient(target.url) as client:
-        return client.models()[0]
+        for _ in range(5):
+            entry = client.models()[0]
+            if "pid" in entry:
+                break
+            time.sleep(_POLL_S)
+        return entry
 
 
 async def wait_until(condition: Callable[[], bool], within_s: float) -> float | None:
