@@ -132,12 +132,12 @@ class ServiceResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
 
     def _request(self, body: ServiceVerifyRequest) -> dict[str, Any]:
         config, row = self.config, body.model_extra or {}
-        given = body.responses_create_params
-        prompt = given.input
+        params = body.responses_create_params
+        prompt = params.input
         if isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
-        whole = type(given).model_validate(
-            {"input": [*prompt, *body.response.output], "tools": given.tools}
+        whole = type(params).model_validate(
+            {"input": [*prompt, *body.response.output], "tools": params.tools}
         )
         converter = ResponsesConverter(return_token_id_information=False)
         chat = converter.responses_to_chat_completion_create_params(whole)

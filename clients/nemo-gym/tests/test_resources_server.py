@@ -94,10 +94,10 @@ def run(service: FaultyService, tmp_path_factory: pytest.TempPathFactory) -> Pat
     command = [sys.executable, Path(__file__).parent / "evaluate.py"]
     command += [f"+{name}={value}" for name, value in settings.items()]
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # uv, python
-    own = os.environ | {"PATH": programs, "RAY_ADDRESS": "local"}
-    own.pop(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME, None)  # the pool's tests set it
+    variables = os.environ | {"PATH": programs, "RAY_ADDRESS": "local"}
+    variables.pop(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME, None)  # the pool's tests set it
     log = (folder / "log").open("w")
-    done = subprocess.run(command, cwd=folder, env=own, stdout=log, stderr=log)
+    done = subprocess.run(command, cwd=folder, env=variables, stdout=log, stderr=log)
     assert not done.returncode, (folder / "log").read_text()[-4000:]
     return folder
 
@@ -142,9 +142,9 @@ def rollout(row: int) -> ServiceVerifyRequest:
         output=[called, answered, item(type="message", role="assistant", content=content)],
     )  # fmt: skip
     tool = {"type": "function", "name": "add", "parameters": {}, "strict": None}
-    given = {"input": prompt_of(row), "tools": [tool]}
+    params = {"input": prompt_of(row), "tools": [tool]}
     fields = {"expected_answer": str(2 * row), "_ng_task_index": row}
-    return ServiceVerifyRequest(responses_create_params=given, response=response, **fields)
+    return ServiceVerifyRequest(responses_create_params=params, response=response, **fields)
 
 
 def server_of(**settings: Any) -> ServiceResourcesServer:

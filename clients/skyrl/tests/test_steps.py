@@ -89,13 +89,13 @@ def test_each_step_has_its_reward_and_is_trained_on_it_and_the_later_ones(
 ) -> None:
     config, output, uids = generated(tokenizer, GROUPS[:1], f"reward={reward}")
     mask = [np.flatnonzero(row)[-1] for row in output["loss_masks"]]
-    shown = [row[end] for row, end in zip(output["rewards"], mask, strict=True)]
+    at_ends = [row[end] for row, end in zip(output["rewards"], mask, strict=True)]
     _, got = stepped(SyncTrainer, config, output, uids)
 
     flat = np.array([value for sample in steps for value in sample])
     first = len(steps[0])
-    np.testing.assert_allclose(shown[:first], steps[0])
-    np.testing.assert_allclose([sum(row) for row in output["rewards"]], shown)
+    np.testing.assert_allclose(at_ends[:first], steps[0])
+    np.testing.assert_allclose([sum(row) for row in output["rewards"]], at_ends)
     normal = (flat - flat.mean()) / (flat.std(ddof=1) + 1e-6)
     ends = np.cumsum([len(sample) for sample in steps])
     expected = [normal[at : ends[ends > at][0]].sum() for at in range(len(flat))]
