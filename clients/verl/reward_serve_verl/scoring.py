@@ -270,8 +270,8 @@ async def compute_score(
     """Score a response.
 
     Args:
-        data_source: the row's data set; verl's own scoring is used if it matches none of the
-            patterns in ``judged_data_sources``.
+        data_source: the row's data set; if no pattern in ``judged_data_sources`` matches it, verl
+            scores the row itself.
         solution_str: the response.
         ground_truth: a gold answer or solution, a list of them, or a mapping from names.
         extra_info: the row's ``extra_info``; the docstring of ``scoring.py`` lists its keys.
