@@ -202,6 +202,17 @@ class Message(BaseModel, extra="forbid"):
         return sum(map(utf8_bytes, texts)) + sum(len(as_json(image)) for image in self.images)
 
 
+def as_template_turn(turn: Message) -> dict[str, Any]:
+    """A turn as chat templates take it: text as content, arguments as objects, known roles."""
+    # No template of a classifier knows developers, and many raise for an unknown role.
+    role = "system" if turn.role == "developer" else turn.role
+    fields = {name: value for name, value in turn.model_dump(exclude_none=True).items() if value}
+    for called in (call["function"] for call in fields.get("tool_calls", ())):
+        if (arguments := as_object(called["arguments"])) is not None:
+            called["arguments"] = arguments
+    return fields | {"role": role, "content": turn.text}
+
+
 def _without_empty(given: Mapping[str, Any], of: type[BaseModel]) -> dict[str, Any]:
     """The fields of a model, and unknown ones only if they say anything."""
     return {

@@ -21,7 +21,15 @@ from reward_serve.client.outcomes import (
     is_comparison,
     settle,
 )
-from reward_serve.client.retrying import Batch, Coalescer, Endpoint, GroupTicket, Ticket, hand_out
+from reward_serve.client.retrying import (
+    Batch,
+    Coalescer,
+    Endpoint,
+    GroupTicket,
+    LogprobsTicket,
+    Ticket,
+    hand_out,
+)
 from reward_serve.client.transport import (
     DEFAULT_APP,
     HandleTransport,
@@ -37,6 +45,7 @@ from reward_serve.client.transport import (
 )
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE, read_key
+from reward_serve.logprobs import LogprobsRequest, LogprobsResult
 from reward_serve.schema import (
     DEFAULT_TIMEOUT_S,
     MAX_TIMEOUT_S,
@@ -50,6 +59,8 @@ from reward_serve.schema import (
 )
 
 logger = logging.getLogger(__name__)
+
+TokensRequest = LogprobsRequest | Mapping[str, Any]
 
 
 class Counters:
@@ -171,6 +182,27 @@ class Client:
             result: GroupResult = await ticket.answer
         return result
 
+    def logprobs(self, requests: Sequence[TokensRequest]) -> list[LogprobsResult]:
+        """The log-probabilities of sequences' tokens by a teacher, in order, as numpy arrays.
+
+        ``token_ids`` may be a list or a one-dimensional array. In an event loop, use ``alogprobs``.
+
+        Raises:
+            ScoringError: one has none and ``on_failure`` is ``raise``; has all results. Otherwise
+                typed failures are returned: nothing replaces a log-probability.
+            NotConnectedError: see ``score``.
+        """
+        with self._submitted(requests, None, LogprobsTicket) as tickets:
+            answers = [ticket.answer for ticket in tickets]
+            return _results([answer.exception() or answer.result() for answer in answers])
+
+    async def alogprobs(self, requests: Sequence[TokensRequest]) -> list[LogprobsResult]:
+        """``logprobs``, awaited."""
+        loop = asyncio.get_running_loop()
+        with self._submitted(requests, loop, LogprobsTicket) as tickets:
+            answers = (ticket.answer for ticket in tickets)
+            return _results(await asyncio.gather(*answers, return_exceptions=True))
+
     def explain(self, request: Request) -> Explanation:
         """Explain the result of one request, without retries. In an event loop, use ``aexplain``.
 
@@ -188,7 +220,7 @@ class Client:
     @contextmanager
     def _submitted(
         self,
-        requests: Sequence[Request | GroupRequest],
+        requests: Sequence[Request | GroupRequest | TokensRequest],
         loop: asyncio.AbstractEventLoop | None,
         of: type[Ticket] = Ticket,
     ) -> Iterator[list[Ticket]]:
@@ -222,9 +254,11 @@ class Client:
         """Hand out final results, each without a score as ``on_failure`` says."""
         hand_out([(ticket, ticket.settled(self._settled)) for ticket in tickets])
 
-    def _settled(self, body: Mapping[str, Any], result: ScoreResult) -> ScoreResult | ScoringError:
+    def _settled(self, body: Mapping[str, Any], result: Any) -> Any:
         """Count a result, and replace one without a score by ``on_failure``."""
         status, on_failure = result.status.value, self._on_failure
+        if isinstance(result, LogprobsResult) and on_failure != "raise":
+            on_failure = "none"  # nothing replaces a log-probability
         if result.status is Status.OK:
             self.counters.add(ok=1)
             by_rule = on_failure in ("rule", "lexical")
@@ -326,7 +360,7 @@ class HttpRewardClient(Client):
         self.close()
 
 
-def _results(outcomes: Sequence[Any]) -> list[ScoreResult]:
+def _results(outcomes: Sequence[Any]) -> list[Any]:
     faults = (outcome for outcome in outcomes if isinstance(outcome, BaseException))
     fault = next((fault for fault in faults if not isinstance(fault, ScoringError)), None)
     if error := fault or error_of(outcomes):

@@ -16,17 +16,17 @@ FAILURES = tuple(status.value for status in Status if status is not Status.OK)
 
 
 class ScoringError(RuntimeError):
-    """A request ended without a score.
+    """A request ended without a score, or without log-probabilities.
 
     Attributes:
         result: the typed failure; of a batch or a group, the first.
         results: every result of the batch or the group, in order.
     """
 
-    def __init__(self, result: ScoreResult, results: Sequence[ScoreResult] = ()) -> None:
+    def __init__(self, result: Any, results: Sequence[Any] = ()) -> None:
         self.result = result
         self.results = list(results) or [result]
-        failed = sum(result.score is None for result in self.results)
+        failed = sum(result.status is not Status.OK for result in self.results)
         of_all = f"; {failed} of {len(self.results)} have none" if len(self.results) > 1 else ""
         super().__init__(f"no verdict: {result.status.value}: {result.reason}{of_all}")
 

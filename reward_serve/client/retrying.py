@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from reward_serve.client.outcomes import ScoringError, error_of
+from reward_serve.client.outcomes import error_of
 from reward_serve.client.transport import (
     MALFORMED,
     SERVICE_GRACE_S,
@@ -30,6 +30,7 @@ from reward_serve.client.transport import (
     ServiceUnavailableError,
     with_id,
 )
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.routing.dispatch import Deliver, is_answer
 from reward_serve.schema import (
     DOWN_S,
@@ -59,9 +60,9 @@ _SUSPICION_S = 2.0
 _NOT_JSON = (TypeError, ValueError, RecursionError)
 _OF_A_REQUEST = frozenset([TOO_LARGE, MALFORMED])  # not of all that are sent
 
-Result = ScoreResult | GroupResult
+Result = ScoreResult | GroupResult | LogprobsResult
 Outcome = Result | BaseException
-Settle = Callable[[Mapping[str, Any], ScoreResult], ScoreResult | ScoringError]
+Settle = Callable[[Mapping[str, Any], Any], Any]
 """What a caller gets for a request and its final result."""
 
 
@@ -119,7 +120,8 @@ class Ticket:
 
     def settled(self, settle: Settle) -> Outcome:
         """What the caller gets of the result."""
-        return settle(self.body, self.result)
+        outcome: Outcome = settle(self.body, self.result)
+        return outcome
 
     @staticmethod
     async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
@@ -153,6 +155,25 @@ class GroupTicket(Ticket):
     async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
         """Ask once for the only ticket."""
         deliver([(0, await transport.ascore_group(bodies[0]))])
+
+
+class LogprobsTicket(Ticket):
+    """A submitted ``LogprobsRequest``, which is sent alone; its ids may be an array."""
+
+    def __init__(self, body: dict[str, Any], loop: AbstractEventLoop | None = None) -> None:
+        ids = {k: v.tolist() for k, v in body.items() if hasattr(v, "tolist")}
+        super().__init__({**body, **ids}, loop)
+        self.key = self
+
+    def fail(self, status: Status, reason: str, **details: Any) -> None:
+        """Set the result to a failure."""
+        fields = {"details": details or None, **echoes(self.body)}
+        self.result = LogprobsResult(status=status, reason=reason, **fields)
+
+    @staticmethod
+    async def send(transport: ServiceTransport, bodies: Sequence[Any], deliver: Deliver) -> None:
+        """Ask once for the only ticket."""
+        deliver([(0, await transport.alogprobs(bodies[0]))])
 
 
 def _is_json(value: object) -> bool:

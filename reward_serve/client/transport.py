@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.routing.dispatch import Deliver, Dispatcher, call_errors, handle_of
 from reward_serve.schema import (
     GroupResult,
@@ -45,10 +46,12 @@ _LINES = "application/x-ndjson"
 _ROUTES = {  # and a field of each one's answer
     "score_group": ("/v1/score/group", "status"),
     "explain": ("/v1/explain", "result"),
+    "logprobs": ("/v1/logprobs", "status"),
 }
 
 Request = ScoreRequest | Mapping[str, Any]
-Method = Literal["score_group", "explain"]
+Checked = ScoreResult | GroupResult | LogprobsResult
+Method = Literal["score_group", "explain", "logprobs"]
 _Result = TypeVar("_Result")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -187,6 +190,16 @@ class ServiceTransport(ABC):
         self._check_id(group, request)
         return group
 
+    async def alogprobs(self, request: dict[str, Any]) -> LogprobsResult:
+        """The log-probabilities of one sequence; raises as ``ascore_batch``."""
+        content = await self._answer("logprobs", {**request, "encoding_format": "base64"})
+        result = self._parsed(LogprobsResult, content, "log-probabilities")
+        ids = request.get("token_ids")
+        if result.status is Status.OK and ids and result.start + result.logprobs.size != len(ids):
+            raise self._fault("a sequence was not answered in full")
+        self._check_id(result, request)
+        return result
+
     async def aexplain(self, request: dict[str, Any]) -> Explanation:
         """The explanation of a request's result; raises as ``ascore_batch``."""
         content = await self._answer("explain", request)
@@ -210,7 +223,7 @@ class ServiceTransport(ABC):
             why = f"its answer is not {expected}: {describe_errors(error)}"
             raise self._fault(why) from error
 
-    def _check_id(self, result: ScoreResult | GroupResult, body: Mapping[str, Any]) -> None:
+    def _check_id(self, result: Checked, body: Mapping[str, Any]) -> None:
         asked = body.get("id")
         if result.id != asked and (result.id is not None or result.status is Status.OK):
             raise self._fault(f"answered the request {asked!r} with the result of {result.id!r}")

@@ -42,9 +42,10 @@ class ServerConfig(Section):
         description="alternative names of reward models; the hub id of a model's checkpoint is an "
         "alias by default, unless several models serve it",
     )
-    compatible_with: set[Literal["openai", "openrlhf", "slime"]] = Field(
+    compatible_with: set[Literal["openai", "openrlhf", "sglang", "slime"]] = Field(
         default_factory=set,
-        description="protocols to serve: /v1/chat/completions, /get_reward, /remote_rm",
+        description="protocols to serve: /v1/chat/completions and /v1/completions, /get_reward, "
+        "/generate, /remote_rm",
     )
     absent_reward: float | None = Field(
         None,

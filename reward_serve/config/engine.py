@@ -5,10 +5,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from reward_serve.config.base import Count, Seconds, Section
+from reward_serve.logprobs import MAX_TOP_K
 
 BUNDLED_MODEL = "bundled"
 SHIPPED_ADAPTER = "shipped"
 NO_ADAPTER = "none"
+
+_TEACHER_BATCHED_TOKENS = 2048
 
 _FROZEN = ["enable_lora", "enable_sleep_mode", "weight_transfer_config", "worker_extension_cls"]
 _PARALLEL = ["data_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size"]
@@ -39,7 +42,9 @@ class EngineConfig(Section):
     tensor_parallel_size: Count = 1
     max_model_len: Annotated[int, Field(ge=64)] = 2048
     max_num_seqs: Count = 64
-    max_num_batched_tokens: Count | None = Field(None, description="CPU: 512; GPU: 16,384")
+    max_num_batched_tokens: Count | None = Field(
+        None, description="CPU: 512; GPU: 16,384, or 2,048 of a teacher"
+    )
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="default: 0.9 times the replica's share of the GPU"
     )
@@ -78,6 +83,13 @@ class EngineConfig(Section):
     def ends_thinking(self) -> bool:
         """Whether it can limit thinking, for which it needs a reasoning parser."""
         return not {"reasoning_parser", "reasoning_config"}.isdisjoint(self.engine_kwargs)
+
+    def serve_teacher(self) -> None:
+        """Set what log-probabilities of prompts need where the file does not."""
+        self.engine_kwargs.setdefault("max_logprobs", MAX_TOP_K)
+        if self.device == "cuda" and self.max_num_batched_tokens is None:
+            # vLLM makes the logits of all tokens of a step, for which it sets no memory aside.
+            self.max_num_batched_tokens = _TEACHER_BATCHED_TOKENS
 
     @model_validator(mode="after")
     def _the_settings_are_the_models(self) -> Self:

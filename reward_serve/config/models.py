@@ -216,6 +216,9 @@ class JudgeModel(_Model):
     engine: EngineConfig = Field(default_factory=EngineConfig)
     remote: RemoteConfig | None = Field(None, description="instead of engine")
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    teacher: bool = Field(
+        False, description="also give the log-probabilities of tokens, as kind teacher does"
+    )
     group: GroupConfig | None = Field(None, description="null: /v1/score/group is refused")
     cache: CacheConfig = Field(default_factory=CacheConfig)
 
@@ -233,7 +236,11 @@ class JudgeModel(_Model):
         if self.remote is not None:
             if self.engine != EngineConfig():
                 raise ValueError("engine: is not used beside remote; remove one of the two")
+            if self.teacher:
+                raise ValueError("teacher: needs an engine, not remote; remove one of the two")
             return self
+        if self.teacher:
+            self.engine.serve_teacher()
         if self.judge.mode == "generate" and self.judge.max_tokens >= self.engine.max_model_len:
             raise ValueError(
                 f"judge.max_tokens: {self.judge.max_tokens} leaves no room for a prompt in "
@@ -275,6 +282,25 @@ class RubricModel(JudgeModel):
                 "judge.mode: an endpoint answers all criteria in one text; set generate"
             )
         return {**fields, "judge": {"mode": "generate", **judge}}
+
+
+class TeacherModel(_Model):
+    """Kind ``teacher``: a language model gives the log-probability of each token."""
+
+    kind: Literal["teacher"]
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+
+    @model_validator(mode="after")
+    def _its_numbers_are_exact(self) -> Self:
+        self.engine.serve_teacher()
+        if self.engine.device == "cpu" and self.engine.dtype == "auto":
+            self.engine.dtype = "float32"  # other types are measured for the judge's verdicts
+        return self
+
+    @property
+    def first_request(self) -> dict[str, Any] | None:
+        """None, as it scores no responses."""
+        return None
 
 
 class ClassifierConfig(Section):
@@ -537,7 +563,13 @@ def _with_kind(fields: Any) -> Any:
 
 
 ModelConfig = Annotated[
-    JudgeModel | RubricModel | ClassifierModel | RuleModel | CompositeModel | CascadeModel,
+    JudgeModel
+    | RubricModel
+    | TeacherModel
+    | ClassifierModel
+    | RuleModel
+    | CompositeModel
+    | CascadeModel,
     Field(discriminator="kind"),
     BeforeValidator(_with_kind),
 ]

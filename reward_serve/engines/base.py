@@ -125,6 +125,16 @@ class LogitsOutput:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class LogprobsOutput:
+    """Log-probabilities of a sequence's tokens, as numpy arrays; those of ``top_k`` best first."""
+
+    logprobs: Any  # float32, (tokens,)
+    top_ids: Any  # int32, (tokens, top_k)
+    top_logprobs: Any  # float32, (tokens, top_k)
+    usage: Usage
+
+
 class FrozenModel(Protocol):
     """A model whose weights never change, and the engine that runs it."""
 
@@ -169,6 +179,26 @@ class Engine(LanguageModel, FrozenModel, Protocol):
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """Answer a request of OpenAI's API that needs no check; raises like ``generate``."""
+
+
+class TeacherEngine(FrozenModel, Protocol):
+    """An engine that says how probable given tokens are."""
+
+    max_model_len: int  # maximum tokens of a sequence plus one
+    max_top_k: int
+    vocabulary: int  # token ids are below it
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], start: int, top_k: int
+    ) -> LogprobsOutput:
+        """The log-probability of each token from ``start`` on; raises like ``label_logprobs``."""
+
+    async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a text completion of OpenAI's API that needs no check, as ``chat`` does."""
 
 
 class ClassifierEngine(FrozenModel, Protocol):

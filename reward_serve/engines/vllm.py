@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,6 +25,7 @@ from reward_serve.engines.base import (
     FrozenModel,
     LabelOutput,
     LogitsOutput,
+    LogprobsOutput,
     Prompt,
     RefusedError,
     Sampling,
@@ -318,6 +319,12 @@ class VllmEngine(VllmRunner):
 
     runner: ClassVar[str] = "generate"
 
+    def __init__(self, llm: Any, config: EngineConfig) -> None:
+        super().__init__(llm, config)
+        self.vocabulary: int = llm.model_config.get_vocab_size()
+        self.max_top_k: int = llm.model_config.max_logprobs
+        _keep_prompt_arrays()
+
     async def label_logprobs(self, prompt: Prompt, labels: Sequence[str]) -> LabelOutput:
         """The log-probability of each label as the next token."""
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -356,17 +363,58 @@ class VllmEngine(VllmRunner):
         usage = _usage(output, len(written.token_ids))
         return TextOutput(text, written.finish_reason == "length", usage)
 
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], start: int, top_k: int
+    ) -> LogprobsOutput:
+        """The log-probability of each token from ``start`` on, 1 or later.
+
+        What is before ``start``, such as a group's prompt, is read from the prefix cache. vLLM has
+        no values for what it reads there: beyond ``start``, all is computed.
+        """
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        ids = list(token_ids)
+        scored = len(ids) - start
+        for skips_cache in (False, True):
+            params = SamplingParams(
+                max_tokens=1,
+                temperature=0.0,
+                prompt_logprobs=top_k,
+                flat_logprobs=True,
+                detokenize=False,
+                skip_reading_prefix_cache=skips_cache,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                skip_clone=True,
+            )
+            output = await self._run(self._llm.generate, ids, params)
+            # From the end: on GPUs there are no rows for cached tokens, on CPUs undefined ones. A
+            # request that was preempted may have resumed with more of them than it reports.
+            tokens, values = (array.numpy()[-scored:] for array in output.prompt_logprobs[:2])
+            is_whole = (output.num_cached_tokens or 0) < start and len(tokens) == scored
+            if is_whole and (tokens[:, 0] == ids[start:]).all():
+                top_ids, top = tokens[:, 1 : 1 + top_k].copy(), values[:, 1 : 1 + top_k].copy()
+                return LogprobsOutput(values[:, 0].copy(), top_ids, top, _usage(output))
+        raise EngineError("the engine returned the log-probabilities of other tokens")
+
+    async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer by ``vllm serve``'s own code."""
+        return await self._answered("completion", partial(self._prepared_completion, body))
+
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
         """Answer by ``vllm serve``'s own code; control tokens in messages and tools stay text."""
+        if "tools" in body and self._config.tool_call_parser is None:
+            raise RefusedError("tools: need engine.tool_call_parser, such as hermes, here")
+        prepare = partial(self._prepared_chat, body, max_tokens)
+        return await self._answered("chat_completion", prepare)
+
+    async def _answered(self, what: str, prepare: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
         from vllm.entrypoints.serve import create_error_response
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-        if "tools" in body and self._config.tool_call_parser is None:
-            raise RefusedError("tools: need engine.tool_call_parser, such as hermes, here")
         with self._progress.request():
             try:
-                serving, request = await asyncio.to_thread(self._prepared_chat, body, max_tokens)
-                answer = await serving.create_chat_completion(request)
+                serving, request = await asyncio.to_thread(prepare)
+                answer = await getattr(serving, f"create_{what}")(request)
             except Exception as error:  # sorted into the caller's errors and others
                 answer = create_error_response(error)
         if not isinstance(answer, ErrorResponse):
@@ -381,17 +429,24 @@ class VllmEngine(VllmRunner):
         def defused(text: str) -> str:  # chat templates read the tags of thoughts themselves
             return re.sub("\u2039(/?think>)", r"<\1", self.tokenizer.defused(text))
 
-        serving, texts = copy(self._serving), {"messages", "tools", "chat_template_kwargs"}
+        serving, texts = copy(self._serving[0]), {"messages", "tools", "chat_template_kwargs"}
         serving.override_max_tokens = max_tokens  # or what is left of the context, if less
         return serving, ChatCompletionRequest.model_validate(
             {k: with_texts(v, defused) if k in texts else v for k, v in body.items()}
             | {"priority": TURN.get()}
         )
 
+    def _prepared_completion(self, body: Mapping[str, Any]) -> tuple[Any, Any]:
+        from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+        request = CompletionRequest.model_validate({**body, "priority": TURN.get()})
+        return self._serving[1], request
+
     @cached_property
-    def _serving(self) -> Any:
-        """``vllm serve``'s chat completions, on this engine; the import takes a second."""
+    def _serving(self) -> tuple[Any, Any]:
+        """``vllm serve``'s chat and text completions, on this engine; importing takes a second."""
         from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+        from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
         from vllm.entrypoints.openai.models.protocol import BaseModelPath
         from vllm.entrypoints.openai.models.serving import OpenAIServingModels
         from vllm.renderers.online_renderer import OnlineRenderer
@@ -406,12 +461,38 @@ class VllmEngine(VllmRunner):
             "tool_parser": parser,
             "reasoning_parser": llm.vllm_config.structured_outputs_config.reasoning_parser,
         }
-        renderer = OnlineRenderer(llm.model_config, llm.renderer, **shared)
-        shared |= {"online_renderer": renderer, "enable_prompt_tokens_details": True}
-        return OpenAIServingChat(llm, models, "assistant", **shared)
+        both = {
+            "request_logger": None,
+            "online_renderer": OnlineRenderer(llm.model_config, llm.renderer, **shared),
+            "enable_prompt_tokens_details": True,
+        }
+        return (
+            OpenAIServingChat(llm, models, "assistant", **{**shared, **both}),
+            OpenAIServingCompletion(llm, models, **both),
+        )
 
     async def _probe(self) -> None:
         await self.label_logprobs(Prompt((), [0], {"": 0}), [""])
+
+
+@cache
+def _keep_prompt_arrays() -> None:
+    """Keep a prompt's log-probabilities as arrays where their tokens are not shown.
+
+    vLLM makes Python lists of them on the event loop, in up to 0.1 ms a token.
+    """
+    from vllm.logprobs import FlatLogprobs
+    from vllm.v1.engine.logprobs import LogprobsProcessor
+
+    make_lists = LogprobsProcessor._update_prompt_logprobs
+
+    def update(self: Any, tensors: Any) -> None:
+        if self.tokenizer is None and isinstance(self.prompt_logprobs, FlatLogprobs):
+            self.prompt_logprobs = tensors
+        else:
+            make_lists(self, tensors)
+
+    LogprobsProcessor._update_prompt_logprobs = update
 
 
 def _usage(output: Any, completion_tokens: int = 0) -> Usage:

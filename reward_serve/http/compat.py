@@ -1,8 +1,10 @@
 """The routes of ``server.compatible_with``, for other services' clients.
 
-OpenAI's ``/v1/chat/completions`` is for clients with their own prompts. Unsupported fields that
-would change an answer are rejected. Log-probabilities are among them: a request for top-k logprobs
-would overwrite the label logprobs of others in the same engine step.
+OpenAI's ``/v1/chat/completions`` is for clients with their own prompts, and a teacher's
+``/v1/completions`` for those that read ``prompt_logprobs``. Unsupported fields that would change an
+answer are rejected. In chats, log-probabilities are among them: a request for top-k logprobs would
+overwrite the label logprobs of others in the same engine step. SGLang's ``/generate`` gives a
+teacher's log-probabilities of ``input_ids``, and generates nothing.
 
 OpenRLHF's ``/get_reward`` and slime's ``/remote_rm`` only have numbers. An item without a score
 fails the whole request, unless ``server.absent_reward`` is set.
@@ -13,19 +15,25 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
+from uuid import uuid4
 
 from fastapi import HTTPException, Request, Response
+from pydantic import BaseModel, Field, ValidationError
 
 from reward_serve.config.app import ServerConfig
 from reward_serve.http.api import DocumentedApi, read_json, reply, retry_after
-from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest
+from reward_serve.logprobs import MAX_TOP_K, TokenId, as_json_values
+from reward_serve.off_loop import off_loop
+from reward_serve.reward_models.base import gathered
+from reward_serve.reward_models.chat import CHAT_TIMEOUT_S, ChatRequest, CompletionRequest, merged
 from reward_serve.routing.dispatch import Dispatcher, NoAnswerError, UnknownModelError
-from reward_serve.schema import MAX_TIMEOUT_S, Status, longest_timeout_s
+from reward_serve.schema import MAX_TIMEOUT_S, Status, describe_errors, longest_timeout_s
 
 logger = logging.getLogger("ray.serve")
 
@@ -60,6 +68,9 @@ class CompatRoutes:
         """Register the routes of the protocols that ``server.compatible_with`` lists."""
         if "openai" in self.server.compatible_with:
             api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
+            api.add("/v1/completions", self.completions, dict[str, Any], CompletionRequest)
+        if "sglang" in self.server.compatible_with:
+            api.add("/generate", self.generate, dict[str, Any], SglangRequest)
         if "openrlhf" in self.server.compatible_with:
             api.add("/get_reward", self.get_reward, dict[str, Any], dict[str, Any])
         if "slime" in self.server.compatible_with:
@@ -95,6 +106,13 @@ class CompatRoutes:
 
     async def chat_completions(self, request: Request) -> Response:
         """OpenAI's chat completions, by a judge's model."""
+        return await self._completed(request, lambda body: [body])
+
+    async def completions(self, request: Request) -> Response:
+        """OpenAI's text completions, by a teacher; each prompt of a list on its own."""
+        return await self._completed(request, _each_prompt)
+
+    async def _completed(self, request: Request, split: Callable[[Any], Items]) -> Response:
         body = await read_json(request, self.server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
@@ -102,22 +120,100 @@ class CompatRoutes:
             model = self.dispatcher.pick(body.get("model"))
         except UnknownModelError as error:
             return _problem(str(error), 404, "invalid_request_error")
-        answers = body.get("n")
-        self.admit(request, answers if type(answers) is int and answers > 0 else 1)
+        parts, answers = split(body), body.get("n")
+        self.admit(request, len(parts) * (answers if type(answers) is int and answers > 0 else 1))
         within_s = longest_timeout_s([body]) if "timeout_s" in body else CHAT_TIMEOUT_S
-        origin = None, request.state.key
-        try:
-            answer = await self.dispatcher.complete(model, body, within_s, origin)
-        except NoAnswerError as error:
-            logger.warning("reward model %s: a conversation unanswered: %r", model, error.__cause__)
-            answer = {"status": error.status, "reason": error.reason, "details": None}
-        if answer["status"] != "ok":
-            code, kind = _OPENAI_CODES.get(Status(answer["status"]), (500, "server_error"))
-            headers = retry_after([answer]) if code == 503 else {}
-            return _problem(answer["reason"], code, kind, headers)
-        completion = answer["completion"] | {"model": body.get("model") or model}
+        origin = (uuid4().hex if len(parts) > 1 else None), request.state.key
+
+        async def completion(part: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return await self.dispatcher.complete(model, part, within_s, origin)
+            except NoAnswerError as error:
+                logger.warning("reward model %s: a prompt unanswered: %r", model, error.__cause__)
+                return {"status": error.status, "reason": error.reason, "details": None}
+
+        results = await gathered(map(completion, parts))
+        if failed := [result for result in results if result["status"] != "ok"]:
+            code, kind = _OPENAI_CODES.get(Status(failed[0]["status"]), (500, "server_error"))
+            headers = retry_after(failed) if code == 503 else {}
+            return _problem(failed[0]["reason"], code, kind, headers)
+        whole = merged([result["completion"] for result in results], len(parts))
+        whole |= {"model": body.get("model") or model}
         # An endpoint's text may have half of a character, which only escapes can carry.
-        return Response(json.dumps(completion), media_type="application/json")
+        content = await off_loop(math.inf if len(parts) > 1 else 0, json.dumps, whole)
+        return Response(content, media_type="application/json")
+
+    async def generate(self, request: Request) -> Response:
+        """SGLang's log-probabilities of ``input_ids``, by the teacher of ``?model=``."""
+        body = await read_json(request, self.server.max_body_bytes)
+        try:
+            asked = SglangRequest.model_validate(body)
+        except ValidationError as error:
+            raise HTTPException(422, describe_errors(error, SglangRequest)) from None
+        self.admit(request, 1)
+        query = request.query_params
+        model, timeout_s = self.dispatcher.pick(query.get("model")), query.get("timeout_s")
+        within_s = CHAT_TIMEOUT_S if timeout_s is None else _seconds(timeout_s)
+        fields = asked.as_logprobs | {"model": model, "timeout_s": within_s}
+        result = await self.dispatcher.logprobs(fields, (None, request.state.key))
+        if result["status"] != "ok":
+            code = Status(result["status"]).http_code
+            raise HTTPException(
+                code, result["reason"], retry_after([result]) if code == 503 else None
+            )
+        return reply(await off_loop(len(result["logprobs"]), asked.answer, result))
+
+
+def _each_prompt(body: dict[str, Any]) -> Items:
+    """A body for each prompt, or as it is where it has one."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and any(isinstance(part, str | list) for part in prompt):
+        return [{**body, "prompt": part} for part in prompt]
+    return [body]
+
+
+class _SglangSampling(BaseModel, extra="ignore"):
+    """Only what changes nothing: a teacher generates nothing, and has no temperature."""
+
+    temperature: Literal[0, 1] = 0
+    max_new_tokens: Literal[0, 1] = 0
+
+
+class SglangRequest(BaseModel, extra="forbid"):
+    """What trainers send to SGLang for the log-probabilities of a sequence."""
+
+    input_ids: list[TokenId] = Field(min_length=2)
+    return_logprob: Literal[True]
+    logprob_start_len: int = Field(0, strict=True, ge=0)
+    top_logprobs_num: int = Field(0, strict=True, ge=0, le=MAX_TOP_K)
+    sampling_params: _SglangSampling = Field(default_factory=_SglangSampling)
+    return_text_in_logprobs: Literal[False] = False
+    stream: Literal[False] = False
+    rid: str | None = None
+
+    @property
+    def as_logprobs(self) -> dict[str, Any]:
+        """The request of ``/v1/logprobs``: SGLang's start is the last token without a value."""
+        start, top_k = self.logprob_start_len + 1, self.top_logprobs_num
+        return {"token_ids": self.input_ids, "start": start, "top_k": top_k}
+
+    def answer(self, result: dict[str, Any]) -> dict[str, Any]:
+        """A plain result in SGLang's form: triples of value, id and None, the first without."""
+        values = as_json_values(result, "float")
+        ids, usage = self.input_ids[self.logprob_start_len :], result["usage"]
+        logprobs = [None, *values["logprobs"]]
+        about = {
+            "id": self.rid or result["id"],
+            "finish_reason": {"type": "length", "length": 0},
+            **usage,
+            "input_token_logprobs": [[v, i, None] for v, i in zip(logprobs, ids, strict=True)],
+            "output_token_logprobs": [],
+        }
+        if self.top_logprobs_num:
+            rows = zip(values["top_logprobs"], values["top_ids"], strict=True)
+            tops = [[[v, i, None] for v, i in zip(*row, strict=True)] for row in rows]
+            about |= {"input_top_logprobs": [None, *tops], "output_top_logprobs": []}
+        return {"text": "", "output_ids": [], "meta_info": about}
 
 
 def openai_models(names: Iterable[str]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from reward_serve.http.api import (
     retry_after,
 )
 from reward_serve.http.compat import CompatRoutes, openai_models
+from reward_serve.logprobs import LogprobsRequest, LogprobsResult, as_json_values
+from reward_serve.off_loop import off_loop
 from reward_serve.routing.dispatch import Dispatcher, UnknownModelError, handle_of
 from reward_serve.schema import (
     GroupRequest,
@@ -73,6 +75,7 @@ class Ingress:
         api.add("/v1/score", self.score, ScoreResult, ScoreRequest)
         api.add("/v1/score/batch", self.score_batch, ScoreResults, ScoreBatch)
         api.add("/v1/score/group", self.score_group, GroupResult, GroupRequest)
+        api.add("/v1/logprobs", self.logprobs, LogprobsResult, LogprobsRequest)
         if self._server.explain:
             api.add("/v1/explain", self.explain, Explanation, ScoreRequest)
         api.add("/v1/models", self.list_models, Models)
@@ -120,6 +123,15 @@ class Ingress:
         body = await self._single(request, size_of_group)
         result = await self._dispatcher.score_group(body, (None, request.state.key))
         return _answered(result, result)
+
+    async def logprobs(self, request: Request) -> Response:
+        """The log-probability of each token of a sequence, by a teacher."""
+        body = await self._single(request)
+        result = await self._dispatcher.logprobs(body, (None, request.state.key))
+        content = await off_loop(
+            len(result["top_ids"] or ()), as_json_values, result, body.get("encoding_format")
+        )
+        return _answered(result, content)
 
     async def explain(self, request: Request) -> Response:
         """Explain the result of a request."""

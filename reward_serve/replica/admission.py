@@ -33,14 +33,16 @@ _MARGIN = 0.75  # usable fraction of a deadline; the rest covers errors of the e
 _MEMORY_S = 10.0
 _ITEMS_TO_TRUST = 16
 
-_Queue = OrderedDict[asyncio.Future[None], None]
+_Queue = OrderedDict[asyncio.Future[None], int]
+"""The waiting items of a batch, with their sizes."""
 
 
 class _Key:
-    """The items of one API key, those that wait by batch."""
+    """The items of one API key, those that wait by batch; all numbers count slots."""
 
     def __init__(self, per_round: int) -> None:
         self.items = self.waiting = self.turn = 0
+        self.taken = 0  # slots in its turn
         self._per_round = per_round
         self._batches: OrderedDict[object, _Queue] = OrderedDict()  # in the order of the round
         self._given = 0  # slots that the first batch has received in this round
@@ -51,19 +53,24 @@ class _Key:
         rounds = len(self._batches.get(batch, ())) // self._per_round + 1
         return min(self.waiting, rounds * self._next_round)
 
-    def add(self, batch: object, item: asyncio.Future[None]) -> None:
+    def add(self, batch: object, item: asyncio.Future[None], size: int) -> None:
         queue = self._batches.setdefault(batch, OrderedDict())
-        queue[item] = None
-        self.waiting += 1
-        self._next_round += len(queue) <= self._per_round
+        queue[item] = size
+        self.waiting += size
+        self._next_round += size * (len(queue) <= self._per_round)
+
+    @property
+    def next_size(self) -> int:
+        """The slots of the item whose turn it is."""
+        return next(iter(next(iter(self._batches.values())).values()))
 
     def take(self) -> asyncio.Future[None]:
         """Remove the item whose turn it is."""
         batch, queue = next(iter(self._batches.items()))
-        item = next(iter(queue))
+        item, size = next(iter(queue.items()))
         self.remove(batch, item)
         if queue and not item.cancelled():
-            self._given += 1
+            self._given += size
             if self._given >= self._per_round:
                 self._batches.move_to_end(batch)
                 self._given = 0
@@ -74,9 +81,8 @@ class _Key:
         queue = self._batches.get(batch, OrderedDict())
         if item not in queue:
             return
-        self._next_round -= len(queue) <= self._per_round
-        self.waiting -= 1
-        del queue[item]
+        self._next_round -= queue[item] * (len(queue) <= self._per_round)
+        self.waiting -= queue.pop(item)
         if not queue:
             if batch is next(iter(self._batches)):
                 self._given = 0
@@ -84,10 +90,10 @@ class _Key:
 
 
 class Admission:
-    """The queue and the slots of one replica.
+    """The queue and the slots of one replica; a long sequence is as many items as it takes slots.
 
     Args:
-        concurrent: maximum items in progress.
+        concurrent: maximum items in progress; one that is larger is alone.
         window: decides how many of them, as it grows and shrinks.
         queued: maximum items waiting; ``place`` rejects further items, except those of a key that
             has less than its share: the whole, divided by the keys with items here.
@@ -114,14 +120,19 @@ class Admission:
 
     @asynccontextmanager
     async def place(
-        self, within_s: float = math.inf, batch: object = None, key: str | None = None
+        self,
+        within_s: float = math.inf,
+        batch: object = None,
+        key: str | None = None,
+        size: int = 1,
     ) -> AsyncIterator[None]:
-        """Wait for a slot and hold it.
+        """Wait for the item's slots and hold them.
 
         Args:
             within_s: time left until the item's deadline.
             batch: identifies the item's batch; None for a batch of its own.
             key: the name of the caller's API key; callers without one share None.
+            size: its slots.
 
         Raises:
             OverloadedError: the queue is full, or too long for the item's deadline.
@@ -129,36 +140,38 @@ class Admission:
         batch = object() if batch is None else batch
         ends = time.monotonic() + within_s
         caller = self._keys.get(key) or _Key(self._per_round)
-        self._check(within_s, caller, batch)
-        self._keys.setdefault(key, caller).items += 1
-        self.items += 1
+        self._check(within_s, caller, batch, size)
+        self._keys.setdefault(key, caller).items += size
+        self.items += size
         try:
-            await self._slot(caller, batch)
-            turn = caller.turn = max(caller.turn, self._turn) + 1  # start-time fair queueing
+            await self._slot(caller, batch, size)
+            turn = caller.turn = max(caller.turn, self._turn) + size  # start-time fair queueing
             TURN.set(turn)
-            place = _Place(self, turn, batch, key, ends)
+            place = _Place(self, turn, batch, key, ends, size)
             LANES.set(place.lane)
             try:
                 yield
             finally:
                 place.leave()
         finally:
-            self.items -= 1
-            caller.items -= 1
+            self.items -= size
+            caller.items -= size
             if not caller.items:
                 del self._keys[key]
 
-    def _check(self, within_s: float, caller: _Key, batch: object) -> None:
+    def _check(self, within_s: float, caller: _Key, batch: object, size: int) -> None:
         others = [other for other in self._keys.values() if other is not caller]
         waiting = caller.waiting + sum(other.waiting for other in others)
-        if self.items >= self.capacity and caller.items * (len(others) + 1) >= self.capacity:
+        least = min(size, max(self.capacity, 1))
+        is_full = self.items + least > self.capacity
+        if is_full and (caller.items + least - 1) * (len(others) + 1) >= self.capacity:
             raise OverloadedError(
                 f"this replica is full with {self.items} items (limit {self.capacity})",
                 self._pace.seconds(waiting),
             )
         ahead = caller.ahead(batch)
         ahead += sum(min(other.waiting, ahead + 1) for other in others)
-        wait_s = self._pace.seconds(self._busy + ahead + 1)
+        wait_s = self._pace.seconds(self._busy + ahead + size)
         if self.items and wait_s > _MARGIN * within_s:  # idle, only an item can correct the pace
             raise OverloadedError(
                 f"with {self.items} items in this replica, this one would take {wait_s:.1f} s, "
@@ -166,41 +179,52 @@ class Admission:
                 (wait_s - _MARGIN * within_s) / (1 - _MARGIN),  # both decrease while waiting
             )
 
-    async def _slot(self, caller: _Key, batch: object) -> None:
-        if self._busy < self.slots:
+    async def _slot(self, caller: _Key, batch: object, size: int) -> None:
+        if self._fits(size) and not any(key.waiting for key in self._keys.values()):
             self._pace.passed(self._busy / self.slots)
-            self._busy += 1
+            self._busy += size
             return
         item: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        caller.add(batch, item)
+        caller.add(batch, item, size)
         try:
             await item
         except asyncio.CancelledError:
-            if not item.cancelled():  # it received its slot when it was cancelled
-                self._give_back()
+            if not item.cancelled():  # it received its slots when it was cancelled
+                self._give_back(size)
             caller.remove(batch, item)
             raise
 
-    def leave(self, turn: int) -> None:
-        """Take back the slot of an item with this turn."""
+    def _fits(self, size: int) -> bool:
+        return self._busy + size <= self.slots or not (self._busy or self.slots < 1)
+
+    def leave(self, turn: int, size: int) -> None:
+        """Take back the slots of an item with this turn."""
         self._turn = max(self._turn, turn)
-        self._give_back()
-        self._pace.done()
+        self._give_back(size)
+        self._pace.done(size)
 
     def lane(self, lane: object, width: int) -> Admission:
         """The queue of a lane."""
         return self._lanes.setdefault(lane, Admission(width, self.capacity, per_round=1))
 
-    def _give_back(self) -> None:
+    def _give_back(self, size: int) -> None:
         self._pace.passed(min(1.0, self._busy / self.slots))
-        self._busy -= 1
-        for name, key in list(self._keys.items()):
-            while key.waiting and self._busy < self.slots:  # several if the window has grown
-                item = key.take()
-                if not item.cancelled():  # otherwise its slot goes to the next one
-                    self._keys.move_to_end(name)
-                    self._busy += 1
-                    item.set_result(None)
+        self._busy -= size
+        while keys := {name: key for name, key in self._keys.items() if key.waiting}:
+            name, key = next(iter(keys.items()))
+            size = key.next_size
+            if not self._fits(size):
+                return
+            item = key.take()
+            if item.cancelled():  # its slots go to the next one
+                continue
+            self._busy += size
+            key.taken += size
+            # Deficit round robin: a turn is as long as the longest item that is next.
+            if key.taken >= max(key.next_size if key.waiting else 1 for key in keys.values()):
+                self._keys.move_to_end(name)
+                key.taken = 0
+            item.set_result(None)
 
 
 @dataclass
@@ -212,12 +236,13 @@ class _Place:
     batch: object
     key: str | None
     ends: float
+    size: int
     holds: bool = True
 
     def leave(self) -> None:
         if self.holds:
             self.holds = False
-            self.admission.leave(self.turn)
+            self.admission.leave(self.turn, self.size)
 
     @asynccontextmanager
     async def lane(self, lane: object, width: int) -> AsyncIterator[None]:
@@ -252,10 +277,10 @@ class Pace:
             self._items *= kept
             self._seconds = kept * self._seconds + busy * passed
 
-    def done(self) -> None:
+    def done(self, size: int = 1) -> None:
         """Record that an item is done."""
         self._seen += 1
-        self._items += 1
+        self._items += size
 
     def seconds(self, items: int) -> float:
         """The estimated time for a number of items; 0 without enough data."""

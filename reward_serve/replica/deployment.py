@@ -28,6 +28,7 @@ from reward_serve.reward_models.composite import Ask, Cascade, Composite, length
 from reward_serve.reward_models.judge import Judge
 from reward_serve.reward_models.rubric import RubricJudge
 from reward_serve.reward_models.rule import RuleRewardModel
+from reward_serve.reward_models.teacher import Teacher
 from reward_serve.schema import Status, failure
 from reward_serve.version import __version__
 
@@ -76,6 +77,7 @@ class RewardReplica(Scorer):
         return {
             "name": self._config.name,
             **self._model.describe(),
+            "teacher": self._model.logprobs is not None,
             "max_concurrent_items": self._config.max_concurrent_items,
             "max_queued_items": self._config.max_queued_items,
             "max_item_bytes": self._config.max_item_bytes,
@@ -156,9 +158,13 @@ async def _start(config: models.ModelConfig) -> RewardModel:
     shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
     match config:
         case models.RubricModel():
-            return RubricJudge(config, await _engine(config, shares))
+            engine = await _engine(config, shares)
+            return _teaching(RubricJudge(config, engine), config, engine)
         case models.JudgeModel():
-            return Judge(config, await _engine(config, shares))
+            engine = await _engine(config, shares)
+            return _teaching(Judge(config, engine), config, engine)
+        case models.TeacherModel():
+            return Teacher(config, await VllmEngine.start(config.engine, *shares))
         case models.ClassifierModel():
             return Classifier(config, await VllmClassifier.start(config.engine, *shares))
         case models.CompositeModel():
@@ -171,3 +177,11 @@ async def _start(config: models.ModelConfig) -> RewardModel:
 
 async def _engine(config: models.JudgeModel, shares: tuple[float, float]) -> Engine:
     return OpenAIEngine(config) if config.remote else await VllmEngine.start(config.engine, *shares)
+
+
+def _teaching(judge: Judge, config: models.JudgeModel, engine: Engine) -> Judge:
+    """The judge, which with ``teacher: true`` gives log-probabilities too."""
+    if config.teacher and isinstance(engine, VllmEngine):
+        teacher = Teacher(config, engine)
+        judge.logprobs, judge.complete = teacher.logprobs, teacher.complete
+    return judge

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 from reward_serve.config.models import VerdictLogConfig
 from reward_serve.lines import LineFile
+from reward_serve.logprobs import LogprobsRequest
 from reward_serve.reward_models.base import chosen, request_hash
 from reward_serve.schema import ScoreRequest, Status
 
 logger = logging.getLogger("ray.serve")
 
-Asked = ScoreRequest | None  # as an observer sees it; None if it was not valid
+Asked = ScoreRequest | LogprobsRequest | None  # as an observer sees it; None if it was not valid
 CANCELLED = "cancelled"  # the status, for observers, of a request whose caller cancelled it
 
 _LINES_A_SECOND = 20
@@ -131,7 +132,13 @@ class Metrics(Observer):
         self._of_model = {key: counter(*named, "outcome") for key, named in _OF_MODEL.items()}
         self._latency = histogram("latency_seconds", "From arrival to result, including queueing.")
         self._completion = histogram("completion_seconds", "As latency, of chat completions.")
+        self._of_teacher = histogram("teacher_seconds", "As latency, of log-probabilities.")
         self._queue = histogram("queue_seconds", "From arrival to the reward model.")
+        self._tokens = counter("teacher_tokens", "Tokens with a log-probability.")
+        self._mean = metrics.Gauge(
+            "reward_serve_teacher_mean_logprob", "Of a token, in the last second with any."
+        )
+        self._new_tokens, self._new_sum = 0, 0.0
         self._items = metrics.Gauge("reward_serve_items", "Items in progress or waiting.")
         self._down = metrics.Gauge("reward_serve_endpoint_down", "1 while its endpoint is down.")
         self._ended: Counter[tuple[str, str, str]] = Counter()
@@ -144,10 +151,14 @@ class Metrics(Observer):
         status = result["status"]
         self._ended[result["template"] or "", status, result["source"] or ""] += 1
         if status != CANCELLED:
-            took = self._completion if result["source"] == "chat" else self._latency
-            took.observe(times.total)
+            kinds = {"chat": self._completion, "teacher": self._of_teacher}
+            kinds.get(result["source"], self._latency).observe(times.total)
             if times.queue is not None:
                 self._queue.observe(times.queue)
+        if result["source"] == "teacher" and status == Status.OK:
+            tokens = result["details"]["tokens"]
+            self._new_tokens += tokens
+            self._new_sum += tokens * result["details"]["mean_logprob"]
 
     def flush(self) -> None:
         """Export the counts; one increment costs more than a request of a rule."""
@@ -155,6 +166,10 @@ class Metrics(Observer):
             tags = {"template": template, "status": status, "source": source}
             self._requests.inc(count, tags)
         self._ended.clear()
+        if self._new_tokens:
+            self._tokens.inc(self._new_tokens)
+            self._mean.set(self._new_sum / self._new_tokens)
+            self._new_tokens, self._new_sum = 0, 0.0
         self._items.set(self._count_items())
         described = self._describe()
         self._down.set(bool(described.get("outage")))
@@ -206,6 +221,9 @@ class VerdictLog(Observer):
         """Log the request if it is valid and sampled."""
         if request is None or not chosen(number := request_hash(request), self._config.rate):
             return
+        if isinstance(request, LogprobsRequest):
+            self._put(self._line_of_teacher(request, result, number, times))
+            return
         line = {
             **self._about(request, number),
             "response_characters": len(request.judged),
@@ -231,7 +249,21 @@ class VerdictLog(Observer):
             scores = {"source": source, "by_rules": by_rules, "by_model": by_model}
             self._put({**self._about(request, number), "status": "audit", **scores})
 
-    def _about(self, request: ScoreRequest, number: str) -> dict[str, Any]:
+    def _line_of_teacher(
+        self, request: LogprobsRequest, result: Mapping[str, Any], number: str, times: Times
+    ) -> dict[str, Any]:
+        details = result["details"] or {}
+        return {
+            **self._about(request, number),
+            **{name: result[name] for name in ("id", "status", "source")},
+            "reason": None if self._config.redact else result["reason"],
+            "tokens": details.get("tokens"),
+            "mean_logprob": details.get("mean_logprob"),
+            "fingerprint": result.get("fingerprint"),
+            "latency_s": round(times.total, 4),
+        }
+
+    def _about(self, request: ScoreRequest | LogprobsRequest, number: str) -> dict[str, Any]:
         fields = {"time": round(time.time(), 3), "request": number, "model": self._model}
         keys = {name: (request.metadata or {}).get(name) for name in _KEYS}
         known = {k: v if isinstance(v, int | float | str) else None for k, v in keys.items()}

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from reward_serve.explanation import Explanation, Seconds
+from reward_serve.logprobs import LogprobsRequest, LogprobsResult
 from reward_serve.messages import utf8_bytes
 from reward_serve.off_loop import off_loop
 from reward_serve.replica.admission import Admission, within_deadline
@@ -30,7 +31,7 @@ from reward_serve.reward_models.base import (
     failure_of,
     gathered,
 )
-from reward_serve.reward_models.chat import ChatRequest, merged
+from reward_serve.reward_models.chat import ChatRequest, CompletionRequest, merged
 from reward_serve.routing.dispatch import UNKNOWN, Origin
 from reward_serve.schema import (
     MAX_ITEM_BYTES,
@@ -51,6 +52,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 _COMPLETION = {**dict.fromkeys(("id", "template", "reason", "details")), "source": "chat"}
 """What observers read of a result, for a completion."""
+_OF_TEACHER = {"source": "teacher", "template": None}
 
 _FIRST_S = 0.02  # a stream's first results; those of most rules take less
 _TOGETHER_S = 0.002
@@ -201,18 +203,60 @@ class Scorer:
             observer.observe(request, result, times)
 
     def _finished(
-        self, result: ScoreResult | GroupResult, times: Times, request: object
+        self, result: ScoreResult | GroupResult | LogprobsResult, times: Times, request: object
     ) -> dict[str, Any]:
         """The result as plain data, with the request's id and metadata, model and latency."""
         times.ended = time.monotonic()
-        finished = result.model_dump(mode="json") | echoes(request)
+        finished = (
+            result.plain() if isinstance(result, LogprobsResult) else result.model_dump(mode="json")
+        )
+        finished |= echoes(request)
         finished["latency_ms"] = 1000 * times.total
         for item in finished.get("results", [finished]):
             item |= {"model": self._name, "latency_ms": finished["latency_ms"]}
         return finished
 
+    async def logprobs(self, request: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
+        """The ``LogprobsResult`` of one ``LogprobsRequest``, both as plain data."""
+        times, parsed = Times(time.monotonic()), None
+        try:
+            parsed = _validated(LogprobsRequest, request)
+            result = await self._token_logprobs(parsed, origin, times)
+        except Exception as error:
+            failed = failure_of(
+                error, f"reward model {self._name}, tokens, id={parsed and parsed.id!r}"
+            )
+            result = LogprobsResult(**failed.model_dump(include={"status", "reason", "details"}))
+        except asyncio.CancelledError:
+            self._observe(parsed, {**_COMPLETION, **_OF_TEACHER, "status": CANCELLED}, times)
+            raise
+        finished = self._finished(result, times, parsed or request)
+        self._observe(parsed, {**finished, **_OF_TEACHER}, times)
+        return finished
+
+    async def _token_logprobs(
+        self, request: LogprobsRequest, origin: Origin, times: Times
+    ) -> LogprobsResult:
+        if self._model.logprobs is None:
+            raise InvalidRequestError(
+                f"model: {self._name!r} gives no log-probabilities; ask a model of kind teacher, "
+                "or set teacher: true where a judge has an engine"
+            )
+        self._check_model(request.model)
+        self._checked_length({"messages": sum(turn.size for turn in request.messages or ())})
+        async with within_deadline(request.timeout_s) as deadline:
+
+            @asynccontextmanager
+            async def place(places: int) -> AsyncIterator[None]:
+                left_s = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+                async with self._admission.place(left_s, *origin, size=places):
+                    times.placed = time.monotonic()
+                    yield
+
+            return await self._model.logprobs(request, place)
+
     async def complete(self, body: object, origin: Origin = UNKNOWN) -> dict[str, Any]:
-        """A chat completion by the reward model's language model, for a ``ChatRequest``.
+        """A chat or text completion, for a ``ChatRequest`` or a ``CompletionRequest``.
 
         Returns:
             ``status``, with ``completion`` if it is ``ok``, else with ``reason`` and ``details``.
@@ -231,19 +275,25 @@ class Scorer:
 
     async def _completed(self, body: object, origin: Origin, times: Times) -> dict[str, Any]:
         """The completion, each answer of which is admitted as an item is."""
-        chat = self._model.chat
-        if chat is None:
+        answer: Callable[[Any], Awaitable[dict[str, Any]]] | None
+        asked: type[Any]
+        if isinstance(body, Mapping) and "prompt" in body:
+            asked, answer, remedy = CompletionRequest, self._model.complete, "set teacher: true"
+        else:
+            asked, answer, remedy = ChatRequest, self._model.chat, "use /v1/score"
+        if answer is None:
             raise InvalidRequestError(
-                f"model: {self._name!r} does not generate text; choose a judge, or use /v1/score"
+                f"model: {self._name!r} does not generate text here; choose a judge, or {remedy}"
             )
-        request = _validated(ChatRequest, body)
-        self._checked_length({"messages": request.size})
+        request: Any = _validated(asked, body)
+        self._checked_length({"request": request.size})
         batch = origin[0] or object()
 
         async def answered(number: int) -> dict[str, Any]:
-            async with self._admission.place(request.timeout_s, batch, origin[1]):
+            place = self._admission.place(request.timeout_s, batch, origin[1], request.places)
+            async with place:
                 times.placed = times.placed or time.monotonic()
-                return await chat(request.numbered(number))
+                return await answer(request.numbered(number))
 
         async with within_deadline(request.timeout_s):
             return merged(await gathered(map(answered, range(request.n or 1))))

@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ from reward_serve.engines.base import (
     UnusableReplyError,
 )
 from reward_serve.explanation import Explanation, RuleOutcome, ShownPrompt, Span
-from reward_serve.reward_models.chat import ChatRequest
+from reward_serve.logprobs import LogprobsRequest, LogprobsResult
+from reward_serve.reward_models.chat import ChatRequest, CompletionRequest
 from reward_serve.schema import (
     DOWN_S,
     GroupRequest,
@@ -46,6 +48,8 @@ _HASHED_CHARACTERS = 4096
 
 Place = Callable[[], AbstractAsyncContextManager[None]]
 """Limits the engine's concurrent calls."""
+Places = Callable[[int], AbstractAsyncContextManager[None]]
+"""Limits the sequences in the engine, each by the places that it takes."""
 ScoreGroup = Callable[[GroupRequest, Place], Awaitable[GroupResult]]
 Audited = Callable[[ScoreRequest, str | None, float, float], None]
 """Takes a request, its verdict's source, and its scores by the rules and by the model."""
@@ -64,6 +68,10 @@ class RewardModel(ABC):
 
     chat: Callable[[ChatRequest], Awaitable[dict[str, Any]]] | None = None
     """A chat completion with one answer, if the model generates text."""
+    complete: Callable[[CompletionRequest], Awaitable[dict[str, Any]]] | None = None
+    """A text completion with one answer, if the model does these."""
+    logprobs: Callable[[LogprobsRequest, Places], Awaitable[LogprobsResult]] | None = None
+    """The log-probabilities of a sequence's tokens, if the model is a teacher."""
     score_group: ScoreGroup | None = None
     """Compares the responses of a group with each other, if the model does."""
     group_wait: float = 0.0  # share of a deadline to wait for the rest of a group
@@ -225,7 +233,7 @@ def result_of(grade: Grade, fingerprint: str, template: str | None = None) -> Sc
 
 
 def request_hash(request: object) -> str:
-    """A hash of response, messages, reference, question and template, as 16 hex digits.
+    """A hash of response, messages, reference, question, template and tokens, as 16 hex digits.
 
     Only the length and the end of a long text are hashed.
     """
@@ -238,6 +246,9 @@ def request_hash(request: object) -> str:
         except Exception:  # of an invalid request: an integer of 5,000 digits has no repr
             text = type(value).__name__
         digest.update(f"{len(text)}:{text[-_HASHED_CHARACTERS:]}".encode("utf-8", "surrogatepass"))
+    if isinstance(request, LogprobsRequest):
+        ids = request.token_ids or request.response_token_ids or []
+        digest.update(array("i", ids[-_HASHED_CHARACTERS:]).tobytes())
     for turn in getattr(request, "messages", None) or ():
         digest.update(turn.shown[-_HASHED_CHARACTERS:].encode())
     return digest.hexdigest()[:16]

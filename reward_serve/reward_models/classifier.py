@@ -19,7 +19,7 @@ from typing import Any
 from reward_serve.config.models import ClassifierModel
 from reward_serve.engines.base import ClassifierEngine, LogitsOutput
 from reward_serve.explanation import Cut, FieldSpan, ShownPrompt
-from reward_serve.messages import Message, as_object
+from reward_serve.messages import as_template_turn
 from reward_serve.off_loop import RENDERED, off_loop
 from reward_serve.prompts.conversation import Conversation, ConversationRenderer
 from reward_serve.reward_models.base import InvalidRequestError, RewardModel, Trace, timed
@@ -180,14 +180,4 @@ def conversation(request: ScoreRequest) -> list[dict[str, Any]]:
         )
     if any(turn.images for turn in request.conversation):
         raise InvalidRequestError("messages: an image; a classifier reads text, so remove it")
-    return [_as_templates_have_it(turn) for turn in request.conversation]
-
-
-def _as_templates_have_it(turn: Message) -> dict[str, Any]:
-    # No template of a classifier knows developers, and many raise for an unknown role.
-    role = "system" if turn.role == "developer" else turn.role
-    fields = {name: value for name, value in turn.model_dump(exclude_none=True).items() if value}
-    for called in (call["function"] for call in fields.get("tool_calls", ())):
-        if (arguments := as_object(called["arguments"])) is not None:
-            called["arguments"] = arguments
-    return fields | {"role": role, "content": turn.text}
+    return [as_template_turn(turn) for turn in request.conversation]

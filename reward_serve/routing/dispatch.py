@@ -31,6 +31,7 @@ from uuid import uuid4
 
 from reward_serve.explanation import Explanation
 from reward_serve.keys import use_ray_token
+from reward_serve.logprobs import LogprobsResult, places_asked
 from reward_serve.schema import (
     REFUSED,
     GroupResult,
@@ -56,10 +57,13 @@ _READY_TIMEOUT_S = 2.0
 
 _MAX_ITEMS = 256  # in one call, whose results have at most 4 MiB
 
+_LARGE = frozenset(["logprobs", "complete"])
+
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
 _STAYS = 2  # a group leaves its replica at this many times the bound
 _REMEMBERED = 8192
 _KEY_CHARS = 512
+_KEY_TOKENS = 128
 
 Result = dict[str, Any]
 Deliver = Callable[[Sequence[tuple[int, Any]]], object]
@@ -176,6 +180,14 @@ class Dispatcher:
             return answer
         return Explanation(result=answer.model_copy(update=echoes(body))).model_dump(mode="json")
 
+    async def logprobs(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
+        """The log-probabilities of a sequence, by the teacher that the request names."""
+        answer = await self._ask("logprobs", body, origin)
+        if isinstance(answer, ScoreResult):
+            kept = answer.model_dump(include={"status", "reason", "details", "model"})
+            return LogprobsResult(**{**kept, **echoes(body)}).plain()
+        return answer
+
     async def score_group(self, body: dict[str, Any], origin: Origin = UNKNOWN) -> Result:
         """The result of a group, by the model that the request names."""
         answer = await self._ask("score_group", body, origin)
@@ -198,7 +210,7 @@ class Dispatcher:
     async def complete(
         self, model: str, body: dict[str, Any], within_s: float, origin: Origin = UNKNOWN
     ) -> Result:
-        """The model's chat completion.
+        """The model's chat or text completion.
 
         Raises:
             NoAnswerError: the model did not answer.
@@ -266,6 +278,7 @@ class DeploymentClient:
         self._handle = handle.options(
             _by_reference=False, request_serialization="pickle", response_serialization="pickle"
         )
+        self._large = handle.options(_by_reference=True)  # for answers beyond gRPC's 4 MiB
         self._grace_s = grace_s
         self._detached = detached
         self._placement = Placement()
@@ -331,7 +344,8 @@ class DeploymentClient:
         if share.origin != UNKNOWN:
             arguments = (*arguments, share.origin)
         streams, replica = receive is not None, share.replica or ""
-        remote = getattr(self._handle.options(stream=streams, session_id=replica), method).remote
+        handle = self._large if method in _LARGE else self._handle
+        remote = getattr(handle.options(stream=streams, session_id=replica), method).remote
         is_single = share.origin[0] is None and not self._detached
         call = remote(*arguments) if is_single else Context().run(remote, *arguments)
         try:
@@ -408,7 +422,8 @@ class Share:
     Attributes:
         replica: the replica's id; None if Serve chooses it.
         indices: indices of the items in the batch.
-        unanswered: number of items without a result, which are counted as the replica's load.
+        unanswered: number of items without a result, which are counted as the replica's load, a
+            long sequence as several.
         size: bytes of the items, as a list of which they take fewer.
         origin: has a batch's id, which tells the replica that other parts belong to it, unless
             this is the whole batch.
@@ -433,25 +448,28 @@ class Placement:
         """Split the batch into calls; call ``done`` as the items of each are answered."""
         if len(replicas) < 2 or not items:
             return _calls(items, None, items)
+        sizes = {index: places_asked(item) for index, item in items.items()}
         groups: dict[int, list[int]] = {}
         for index, item in items.items():
             groups.setdefault(group_key(item), []).append(index)
         parts: dict[str, list[int]] = {}
 
         def place(indices: list[int], replica: str) -> None:
-            self._loads[replica] += len(indices)
+            self._loads[replica] += sum(sizes[index] for index in indices)
             parts.setdefault(replica, []).extend(indices)
 
         with self._lock:
-            mean = (sum(self._loads[replica] for replica in replicas) + len(items)) / len(replicas)
+            total = sum(self._loads[replica] for replica in replicas) + sum(sizes.values())
+            mean = total / len(replicas)
             most = max(_ALWAYS, math.ceil(mean))
             for group, members in groups.items():
                 bodies = (items[index] for index in members)
+                size = sum(sizes[index] for index in members)
                 if any(isinstance(i, Mapping) and i.get("group_size") is not None for i in bodies):
                     # They are judged together, in the replica that every other process chooses.
                     place(members, first_choice(group, replicas))
-                elif len(members) <= most:
-                    place(members, self._home(group, len(members), replicas, most))
+                elif size <= most or len(members) == 1:
+                    place(members, self._home(group, size, replicas, most))
                 else:  # too many for one replica
                     for start in range(0, len(members), _ALWAYS):
                         place(members[start : start + _ALWAYS], self._least_loaded(replicas))
@@ -489,11 +507,13 @@ def first_choice(group: int, replicas: Sequence[str]) -> str:
 def group_key(item: object) -> int:
     """A hash of the item's group, the same in every process.
 
-    A request without ``group`` is identified by its reference and question.
+    A request without ``group`` is identified by its reference and question, or its first tokens.
     """
     fields = item if isinstance(item, Mapping) else {}
-    group = fields.get("group")
+    group, ids = fields.get("group"), fields.get("token_ids")
     key = group if isinstance(group, str) else (fields.get("reference"), fields.get("question"))
+    if isinstance(ids, list) and not isinstance(group, str):
+        key = repr(ids[:_KEY_TOKENS])
     return zlib.crc32(_text(key).encode("utf-8", "replace"))
 
 
@@ -514,7 +534,7 @@ def _calls(items: Mapping[int, object], replica: str | None, indices: Iterable[i
         if full or (shares[-1].indices and shares[-1].size + size > MESSAGE_BYTES):
             shares.append(Share(replica))
         shares[-1].indices.append(index)
-        shares[-1].unanswered += 1
+        shares[-1].unanswered += places_asked(items[index])
         shares[-1].size += size
     return shares
 
@@ -527,7 +547,7 @@ def size_of(value: object) -> int:
         return MESSAGE_BYTES
 
 
-def is_answer(result: ScoreResult | GroupResult) -> bool:
+def is_answer(result: ScoreResult | GroupResult | LogprobsResult) -> bool:
     """Whether a result shows that its model's replicas answer."""
     return not (result.details or {}).get("unanswered")
 
