@@ -99,7 +99,7 @@ class RewardReplica(Scorer):
         if (request := self._config.first_request) is None:
             return
         began = time.monotonic()
-        result = await self.score(request)
+        result = await (self.logprobs if "token_ids" in request else self.score)(request)
         if self._model.describe().get("outage"):
             return  # the endpoint may come back, and other models are to serve meanwhile
         refused = self._config.endpoint and result["status"] == "invalid"
