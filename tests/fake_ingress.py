@@ -65,6 +65,7 @@ class FakeHandle:
         self.score_group = FakeMethod(scorer.score_group, before)
         self.explain = FakeMethod(scorer.explain, before)
         self.complete = FakeMethod(scorer.complete, before)
+        self.logprobs = FakeMethod(scorer.logprobs, before)
         self.describe = FakeMethod(self._describe, before)
 
     def options(self, **_: Any) -> FakeHandle:
@@ -100,16 +101,20 @@ def application(handle: Any, keys: dict[str, str] | None = None, **server: Any) 
 
 
 def served(
-    keys: dict[str, str] | None = None, before: Before = lambda: None, **server: Any
+    keys: dict[str, str] | None = None,
+    before: Before = lambda: None,
+    model: RewardModel | None = None,
+    **server: Any,
 ) -> TestClient:
     """A client of the application.
 
     Args:
         keys: the digests of the API keys.
         before: called as each replica begins to answer.
+        model: of the only replica; default: a rule.
         **server: of ``ServerConfig``.
     """
     if keys:
         server["api_keys_env"] = "READ_ALREADY"
-    api = application(FakeHandle("rule", before), keys, **server)
+    api = application(FakeHandle("rule", before, model), keys, **server)
     return TestClient(api, raise_server_exceptions=False)

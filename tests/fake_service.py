@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from reward_serve.config.models import RuleModel, VerdictLogConfig
+from reward_serve.logprobs import as_json_values
 from reward_serve.replica.admission import Admission
 from reward_serve.replica.observers import VerdictLog
 from reward_serve.replica.scoring import Scorer
@@ -98,6 +99,10 @@ class FakeService:
         if call.path == "/v1/score/group":
             group = self._scored(self._scorer.score_group(call.body))
             return Reply(group, Status(group["status"]).http_code)
+        if call.path == "/v1/logprobs":
+            tokens = self._scored(self._scorer.logprobs(call.body))
+            content = as_json_values(tokens, call.body.get("encoding_format"))
+            return Reply(content, Status(tokens["status"]).http_code)
         if call.path == "/v1/explain":
             explanation = self._scored(self._scorer.explain(call.body))
             return Reply(explanation, Status(explanation["result"]["status"]).http_code)

@@ -82,6 +82,9 @@ def _verdict(client: HttpRewardClient, name: str, entry: Mapping[str, Any]) -> F
     if not entry.get("ready"):
         remedy = "wait for a replica, or run `serve status`"
         return Finding(what, "not ready", entry.get("outage") or remedy)
+    if entry.get("kind") == "teacher":
+        (tokens,) = client.logprobs([{"token_ids": [0, 1], "model": name}])
+        return Finding(what, f"{tokens.status.value}, {tokens.latency_ms:.0f} ms", tokens.reason)
     result = client.score({**_ASKED, "response": "#### 18", "model": name})
     observed, remedy = f"{result.status.value}, score {result.score}", result.reason or ""
     if result.score is not None and result.score < 0.5 and entry.get("kind") not in _OWN_SCALE:

@@ -287,6 +287,8 @@ class RubricModel(JudgeModel):
 class TeacherModel(_Model):
     """Kind ``teacher``: a language model gives the log-probability of each token."""
 
+    rank = 3  # no model asks it for a score
+
     kind: Literal["teacher"]
     engine: EngineConfig = Field(default_factory=EngineConfig)
 
@@ -299,8 +301,8 @@ class TeacherModel(_Model):
 
     @property
     def first_request(self) -> dict[str, Any] | None:
-        """None, as it scores no responses."""
-        return None
+        """Tokens that every vocabulary has."""
+        return {"token_ids": [0, 1]}
 
 
 class ClassifierConfig(Section):

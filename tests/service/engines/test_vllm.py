@@ -1,14 +1,24 @@
+import itertools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import reward_serve_judge
 from reward_serve.config.engine import EngineConfig
 from reward_serve.engines import vllm as vllm_settings
 from reward_serve.engines.checkpoint import CheckpointError, folder_digest
-from reward_serve.engines.vllm import engine_arguments, locate, revision, set_environment
+from reward_serve.engines.vllm import (
+    Progress,
+    VllmEngine,
+    engine_arguments,
+    locate,
+    revision,
+    set_environment,
+)
 from reward_serve_judge.weights import ADAPTER
 
 ON_CPU = EngineConfig(device="cpu")
@@ -91,3 +101,47 @@ def test_the_revision_names_the_weights_whatever_the_source(tmp_path: Path) -> N
     assert revision(EngineConfig(model=str(tmp_path)), tmp_path) == folder_digest(tmp_path)
     assert revision(EngineConfig(model=HUB), Path(HUB)) == "main"
     assert revision(EngineConfig(model=HUB, revision="0123abc"), Path(HUB)) == "0123abc"
+
+
+class _Prompted:
+    """An ``AsyncLLM`` whose prefix cache holds some tokens, for which it has no values."""
+
+    def __init__(self, cached: int, reported: int, is_padded: bool) -> None:
+        self.asked: list[bool] = []
+        self._cached, self._reported, self._is_padded = cached, reported, is_padded
+
+    async def generate(self, tokens: Any, params: Any, number: str, priority: int) -> Any:
+        self.asked.append(params.skip_reading_prefix_cache)
+        ids = torch.tensor(tokens["prompt_token_ids"], dtype=torch.int32)
+        rows = torch.stack([ids[1:], ids[1:] + 1], 1)
+        values = torch.stack([-ids[1:] / 8, -ids[1:] / 4], 1)
+        skipped = 0 if params.skip_reading_prefix_cache else self._cached
+        if self._is_padded:
+            rows[:skipped], values[:skipped] = 12345, torch.nan
+        else:
+            rows, values = rows[skipped:], values[skipped:]
+        yield SimpleNamespace(
+            prompt_logprobs=(rows, values, None),
+            prompt_token_ids=ids,
+            num_cached_tokens=0 if params.skip_reading_prefix_cache else self._reported,
+            finished=True,
+        )
+
+
+@pytest.mark.parametrize("is_padded", [True, False], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(
+    ("cached", "reported", "asked"),
+    [(0, 0, [False]), (3, 3, [False]), (4, 4, [False, True]), (6, 6, [False, True]),
+     (6, 0, [False, True])],
+)  # fmt: skip
+async def test_no_value_is_of_a_token_that_was_not_computed(
+    is_padded: bool, cached: int, reported: int, asked: list[bool]
+) -> None:
+    llm = _Prompted(cached, reported, is_padded)
+    engine = VllmEngine.__new__(VllmEngine)
+    engine._llm, engine._progress, engine._numbers = llm, Progress(), itertools.count()
+    engine._input = lambda ids: {"prompt_token_ids": ids}
+    output = await engine.prompt_logprobs([*range(10, 20)], 4, 1)
+    assert output.logprobs.tolist() == [-i / 8 for i in range(14, 20)]
+    assert output.top_ids.tolist() == [[i + 1] for i in range(14, 20)]
+    assert llm.asked == asked

@@ -156,3 +156,17 @@ def test_every_item_is_placed_once_whatever_it_is(items: list[Any], replicas: in
 def test_a_call_takes_no_more_bytes_than_its_share_is_said_to(items: list[Any]) -> None:
     (share,) = Placement().shares(numbered(items), ())
     assert len(pickle.dumps(items, protocol=5)) <= share.size + 64
+
+
+def test_long_sequences_are_balanced_by_tokens_and_their_groups_stay() -> None:
+    placement, generator = Placement(), random.Random(0)
+    loads: Counter[str | None] = Counter()
+    homes: dict[int, set[str | None]] = defaultdict(set)
+    for number in range(64):
+        prompt = [number] * generator.choice([100, 800, 6000])
+        for sample in range(8):
+            (share,) = placement.shares({0: {"token_ids": [*prompt, sample, 1]}}, ids(4))
+            loads[share.replica] += share.unanswered
+            homes[number].add(share.replica)
+    assert sum(len(replicas) - 1 for replicas in homes.values()) <= 24
+    assert max(loads.values()) <= 1.4 * sum(loads.values()) / 4

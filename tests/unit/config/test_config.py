@@ -72,6 +72,21 @@ def test_a_judge_and_a_rule_need_only_a_name_and_a_kind() -> None:
     assert judge(resources={"num_cpus": 0.5}).resources.num_cpus == 0.5
 
 
+@pytest.mark.parametrize("kind", ["teacher", "judge"])
+def test_a_teachers_steps_are_short_on_a_gpu_and_its_numbers_exact_on_a_cpu(kind: str) -> None:
+    own = {"teacher": True} if kind == "judge" else {}
+    on_cpu, on_gpu = (
+        vars(AppConfig.parse(models({"name": "t", "kind": kind, **own, **resources})).models[0])
+        for resources in ({}, {"resources": {"num_gpus": 1}})
+    )
+    assert (on_cpu["engine"].engine_kwargs, on_cpu["engine"].max_num_batched_tokens) == (
+        {"max_logprobs": 256},
+        None,
+    )
+    assert on_cpu["engine"].dtype == ("float32" if kind == "teacher" else "auto")
+    assert (on_gpu["engine"].dtype, on_gpu["engine"].max_num_batched_tokens) == ("auto", 2048)
+
+
 @pytest.mark.parametrize(("device", "size", "asked", "resolved"), rows(__file__, "devices"))
 def test_the_device_and_its_gpus_must_not_contradict_each_other(
     device: str, size: int, asked: float | None, resolved: list[Any] | str

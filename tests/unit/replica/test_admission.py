@@ -322,3 +322,58 @@ async def test_who_waits_for_a_lane_holds_no_slot_and_stands_before_no_other_key
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert admission.items == 0
+
+
+@in_virtual_time
+async def test_a_long_sequence_takes_its_slots_and_is_not_overtaken() -> None:
+    admission, seen = Admission(concurrent=4, queued=99), []
+
+    async def visit(name: str, size: int, seconds: float = 1.0) -> None:
+        async with admission.place(size=size):
+            seen.append(name)
+            assert admission._busy <= max(4, size)
+            await asyncio.sleep(seconds)
+
+    names = [("a", 1), ("b", 2), ("long", 64), ("c", 1), ("d", 4), ("e", 1)]
+    await asyncio.gather(*(visit(*named) for named in names))
+    assert seen == ["a", "b", "long", "c", "d", "e"]
+    assert (admission.items, admission._busy) == (0, 0)
+
+
+@in_virtual_time
+async def test_keys_share_slots_by_tokens() -> None:
+    admission = Admission(concurrent=8, queued=999)
+    ended: dict[str, int] = {"long": 0, "short": 0}
+
+    async def visit(key: str, size: int) -> None:
+        with suppress(asyncio.TimeoutError):
+            async with asyncio.timeout(40), admission.place(key=key, size=size):
+                await asyncio.sleep(1)
+                ended[key] += size
+
+    await asyncio.gather(
+        *(visit("long", 8) for _ in range(40)), *(visit("short", 1) for _ in range(400))
+    )
+    assert 0.8 <= ended["long"] / ended["short"] <= 1.25
+
+
+@in_virtual_time
+async def test_a_full_replica_counts_a_sequence_by_its_slots() -> None:
+    admission = Admission(concurrent=4, queued=4)
+    running = [asyncio.ensure_future(_sized(admission, size)) for size in (4, 3)]
+    await settle()
+    with pytest.raises(OverloadedError, match="full with 7 items"):
+        await _sized(admission, 2)
+    last = asyncio.ensure_future(_sized(admission, 1))
+    await settle()
+    assert admission.items == 8
+    for task in (*running, last):
+        task.cancel()
+    await asyncio.gather(*running, last, return_exceptions=True)
+    await settle()
+    assert (admission.items, admission._busy) == (0, 0)
+
+
+async def _sized(admission: Admission, size: int) -> None:
+    async with admission.place(size=size):
+        await asyncio.sleep(1e6)
