@@ -187,7 +187,7 @@ def _from_tokens(body: dict[str, Any]) -> dict[str, Any]:
     fields = {**body, "return_token_ids": True}
     if isinstance(body.get("sampling_params"), dict):
         fields |= fields.pop("sampling_params")
-    if "token_ids" in fields:
+    if isinstance(body.get("token_ids"), list):
         fields["prompt"] = fields.pop("token_ids")
     return fields
 
