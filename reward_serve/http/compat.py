@@ -184,11 +184,11 @@ def _each_prompt(body: dict[str, Any]) -> Items:
 
 def _from_tokens(body: dict[str, Any]) -> dict[str, Any]:
     """A completion's body, with the names of vLLM's tokens in, tokens out."""
-    fields = {**body, "return_token_ids": True}
+    fields = {**body, "return_token_ids": True, "prompt": body.get("token_ids")}
+    if not isinstance(fields.pop("token_ids", None), list):
+        raise HTTPException(400, "token_ids: must be a list of token ids")
     if isinstance(body.get("sampling_params"), dict):
         fields |= fields.pop("sampling_params")
-    if isinstance(body.get("token_ids"), list):
-        fields["prompt"] = fields.pop("token_ids")
     return fields
 
 
