@@ -184,12 +184,12 @@ def _each_prompt(body: dict[str, Any]) -> Items:
 
 def _from_tokens(body: dict[str, Any]) -> dict[str, Any]:
     """A completion's body, with the names of vLLM's tokens in, tokens out."""
-    fields = {**body, "return_token_ids": True, "prompt": body.get("token_ids")}
-    if not isinstance(fields.pop("token_ids", None), list):
+    fields = dict(body)
+    if not isinstance(ids := fields.pop("token_ids", None), list):
         raise HTTPException(400, "token_ids: must be a list of token ids")
     if isinstance(body.get("sampling_params"), dict):
         fields |= fields.pop("sampling_params")
-    return fields
+    return {**fields, "prompt": ids, "return_token_ids": True}
 
 
 def _as_tokens(completion: dict[str, Any]) -> dict[str, Any]:
