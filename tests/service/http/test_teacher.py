@@ -57,10 +57,10 @@ def test_openais_own_client_completes_text() -> None:
     engine = FakeTeacherEngine()
     with served(model=teacher(engine), **BOTH) as transport:
         client = OpenAI(api_key="none", base_url="http://testserver/v1", http_client=transport)
-        reply = client.completions.create(model="rule", prompt="The sky", max_tokens=1, seed=3)
+        reply = client.completions.create(model="rule", prompt="The sky", max_tokens=1, seed=2**62)
         assert "org/teacher" in [model.id for model in client.models.list()]
     assert reply.choices[0].text == "x"
-    assert (engine.completed[0]["prompt"], engine.completed[0]["seed"]) == ("The sky", 3)
+    assert (engine.completed[0]["prompt"], engine.completed[0]["seed"]) == ("The sky", 2**62)
 
 
 @pytest.mark.parametrize(("body", "why"), rows(__file__, "refused_completions"))
