@@ -116,6 +116,7 @@ test-clients: $(VERL)/.installed $(SKYRL)/.installed $(POOL)/.installed  ## The 
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(VERL)/bin/python -m pytest -c clients/pytest.ini clients/verl/tests
 	PYTHONPATH="$(SKYRL):." $(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/skyrl/tests
 	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/trl/tests
+	$(BIN)/python -m pytest -c clients/pytest.ini --rootdir . clients/distillation/tests
 	REWARD_SERVE_BIN="$(abspath $(BIN))" $(POOL)/bin/python -m pytest -c clients/pytest.ini --rootdir . \
 	    clients/pool/tests $(ENVIRONMENTS:%=%/tests)
 

@@ -48,7 +48,9 @@ class FakeTeacherEngine(FrozenModel):
         tokens = len(prompt)
         usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
         choice = {"index": 0, "text": "x", "prompt_logprobs": [None] + [prompt[0]] * (tokens - 1)}
-        return {"object": "text_completion", "choices": [choice], "usage": usage}
+        choice |= {"finish_reason": "length", "token_ids": [0]}
+        about = {"id": "cmpl-1", "object": "text_completion", "created": 0, "usage": usage}
+        return {**about, "choices": [choice]}
 
 
 def expected(token_ids: Sequence[int]) -> Any:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.schema import ScoreRequest, ScoreResult, Status
 
 OnFailure = Literal["raise", "none", "rule", "lexical"] | float | None
@@ -108,7 +109,7 @@ def _token_f1(response: str, reference: str) -> float:
     return 2 * common / (words.total() + gold.total()) if common else 0.0
 
 
-def is_refusal(result: ScoreResult) -> bool:
+def is_refusal(result: ScoreResult | LogprobsResult) -> bool:
     """Whether the service refuses all requests, as for a wrong key or a misspelt model."""
     return bool((result.details or {}).get("refused"))
 
@@ -124,9 +125,9 @@ def is_comparison(result: ScoreResult) -> bool:
     return result.source in ("judge", "remote", "rule", "cache") and not has_criteria
 
 
-def failed_status(result: ScoreResult) -> str | None:
+def failed_status(result: ScoreResult | LogprobsResult) -> str | None:
     """The status of a failed result, also if a fallback replaced it; None if it is ok."""
-    if result.source == "fallback":
+    if isinstance(result, ScoreResult) and result.source == "fallback":
         return str((result.details or {}).get("failed"))
     return None if result.status is Status.OK else result.status.value
 

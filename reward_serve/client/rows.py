@@ -8,6 +8,7 @@ from typing import Any
 
 from reward_serve.client.client import Client
 from reward_serve.client.outcomes import failed_status, is_refusal
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.messages import Message
 from reward_serve.schema import ScoreResult, Status
 
@@ -129,7 +130,7 @@ def check_rows(probes: Iterable[tuple[Client, Mapping[str, Any]]]) -> ScoreResul
     return failed
 
 
-def check_first_results(client: Client, results: Sequence[ScoreResult]) -> None:
+def check_first_results(client: Client, results: Sequence[ScoreResult | LogprobsResult]) -> None:
     """Stop a run that the service refuses as a whole; one odd row does not stop it.
 
     Raises:

@@ -69,6 +69,7 @@ class CompatRoutes:
         if "openai" in self.server.compatible_with:
             api.add("/v1/chat/completions", self.chat_completions, dict[str, Any], ChatRequest)
             api.add("/v1/completions", self.completions, dict[str, Any], CompletionRequest)
+            api.add("/inference/v1/generate", self.tokens, dict[str, Any], dict[str, Any])
         if "sglang" in self.server.compatible_with:
             api.add("/generate", self.generate, dict[str, Any], SglangRequest)
         if "openrlhf" in self.server.compatible_with:
@@ -112,7 +113,16 @@ class CompatRoutes:
         """OpenAI's text completions, by a teacher; each prompt of a list on its own."""
         return await self._completed(request, _each_prompt)
 
-    async def _completed(self, request: Request, split: Callable[[Any], Items]) -> Response:
+    async def tokens(self, request: Request) -> Response:
+        """The ``token_ids`` and ``sampling_params``, by a teacher: what prime-rl sends."""
+        return await self._completed(request, lambda body: [_from_tokens(body)], _as_tokens)
+
+    async def _completed(
+        self,
+        request: Request,
+        split: Callable[[Any], Items],
+        shape: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    ) -> Response:
         body = await read_json(request, self.server.max_body_bytes)
         if not isinstance(body, dict):
             return _problem("body: must be an object", 400, "invalid_request_error")
@@ -140,7 +150,7 @@ class CompatRoutes:
         whole = merged([result["completion"] for result in results], len(parts))
         whole |= {"model": body.get("model") or model}
         # An endpoint's text may have half of a character, which only escapes can carry.
-        content = await off_loop(math.inf if len(parts) > 1 else 0, json.dumps, whole)
+        content = await off_loop(math.inf if len(parts) > 1 else 0, json.dumps, shape(whole))
         return Response(content, media_type="application/json")
 
     async def generate(self, request: Request) -> Response:
@@ -170,6 +180,27 @@ def _each_prompt(body: dict[str, Any]) -> Items:
     if isinstance(prompt, list) and any(isinstance(part, str | list) for part in prompt):
         return [{**body, "prompt": part} for part in prompt]
     return [body]
+
+
+def _from_tokens(body: dict[str, Any]) -> dict[str, Any]:
+    """A completion's body, with the names of vLLM's tokens in, tokens out."""
+    fields = dict(body)
+    if not isinstance(ids := fields.pop("token_ids", None), list):
+        raise HTTPException(400, "token_ids: must be a list of token ids")
+    if isinstance(body.get("sampling_params"), dict):
+        fields |= fields.pop("sampling_params")
+    return {**fields, "prompt": ids, "return_token_ids": True}
+
+
+def _as_tokens(completion: dict[str, Any]) -> dict[str, Any]:
+    choices = completion["choices"]
+    kept = ("index", "finish_reason", "token_ids")
+    return {
+        "request_id": completion["id"],
+        **{name: completion[name] for name in ("model", "created", "usage")},
+        "choices": [{name: choice[name] for name in kept} for choice in choices],
+        "prompt_logprobs": choices[0]["prompt_logprobs"],
+    }
 
 
 class _SglangSampling(BaseModel, extra="ignore"):

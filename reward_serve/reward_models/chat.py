@@ -142,7 +142,7 @@ class CompletionRequest(BaseModel, extra="allow"):
     model: str | None = None
     n: int | None = Field(None, strict=True, ge=1, le=MAX_ANSWERS)
     timeout_s: Timeout = CHAT_TIMEOUT_S
-    seed: Seed | None = None
+    seed: int | None = Field(None, strict=True, ge=-(2**63), lt=2**63 - MAX_ANSWERS)
     temperature: Number | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, strict=True, ge=0, lt=2**31)
     prompt_logprobs: int | None = Field(None, strict=True, ge=0, le=MAX_TOP_K)

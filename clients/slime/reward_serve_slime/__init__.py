@@ -4,6 +4,11 @@
     --custom-reward-post-process-path reward_serve_slime.post_process_rewards
     --custom-eval-rollout-log-function-path reward_serve_slime.fill_evaluation
 
+On-policy distillation from a teacher of the service, with ``--use-opd --opd-type sglang``:
+
+    --custom-rm-path reward_serve_slime.ask_teacher
+    --custom-reward-post-process-path reward_serve_slime.post_process_logprobs
+
 Set ``REWARD_SERVE_URL`` or ``REWARD_SERVE_APP`` to the service.
 """
 
@@ -20,7 +25,13 @@ from typing import Any
 from reward_serve.client import connect
 from reward_serve.client.rows import check_first_results, request_of
 
-__all__ = ["fill_evaluation", "post_process_rewards", "score"]
+__all__ = [
+    "ask_teacher",
+    "fill_evaluation",
+    "post_process_logprobs",
+    "post_process_rewards",
+    "score",
+]
 
 _CENTRED = frozenset({"grpo", "gspo", "cispo", "reinforce_plus_plus_baseline"})
 _SCALED = frozenset({"grpo", "gspo", "cispo"})
@@ -143,3 +154,55 @@ def fill_evaluation(rollout_id: int, args: Any, data: dict[str, Any], metrics: A
 
 def _number(reward: float | None) -> float:
     return math.nan if reward is None else float(reward)
+
+
+async def ask_teacher(args: Any, sample: Any, **_: Any) -> Any:
+    """The teacher's log-probability of each token of a sample's response.
+
+    Where slime's own function asks once and a failure ends the run, a failed call is repeated until
+    the deadline.
+
+    Args:
+        args: not used.
+        sample: a sample, or a list of them; ``tokens``, ``response_length`` and ``group_index``
+            are read.
+
+    Returns:
+        ``{"logprobs": [...]}``, with None if there are none, or a list of these.
+
+    Raises:
+        RefusedRowError: the service refuses all samples, as for a wrong key or without a teacher.
+    """
+    if isinstance(sample, list):
+        return await asyncio.gather(*(ask_teacher(args, member) for member in sample))
+    if not sample.response_length:
+        return {"logprobs": []}
+    client = connect(on_failure=None)
+    request = {
+        "token_ids": sample.tokens,
+        "start": len(sample.tokens) - sample.response_length,
+        "group": None if sample.group_index is None else str(sample.group_index),
+    }
+    results = await client.alogprobs([request])
+    check_first_results(client, results)
+    values = results[0].logprobs
+    return {"logprobs": None if values is None else values.tolist()}
+
+
+def post_process_logprobs(
+    args: Any, samples: Sequence[Any], **_: Any
+) -> tuple[list[float], list[float]]:
+    """Set ``teacher_log_probs``, and mask samples without them by ``remove_sample``.
+
+    Returns:
+        Rewards of 0.0, raw and to train on: slime adds the penalty of ``--opd-kl-coef`` itself.
+    """
+    import torch
+
+    for sample in samples:
+        values = sample.get_reward_value(args)["logprobs"]
+        if values is None:
+            sample.remove_sample = True
+            values = [0.0] * sample.response_length
+        sample.teacher_log_probs = torch.tensor(values, dtype=torch.float32)
+    return [0.0] * len(samples), [0.0] * len(samples)

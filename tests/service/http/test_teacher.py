@@ -57,10 +57,10 @@ def test_openais_own_client_completes_text() -> None:
     engine = FakeTeacherEngine()
     with served(model=teacher(engine), **BOTH) as transport:
         client = OpenAI(api_key="none", base_url="http://testserver/v1", http_client=transport)
-        reply = client.completions.create(model="rule", prompt="The sky", max_tokens=1, seed=3)
+        reply = client.completions.create(model="rule", prompt="The sky", max_tokens=1, seed=2**62)
         assert "org/teacher" in [model.id for model in client.models.list()]
     assert reply.choices[0].text == "x"
-    assert (engine.completed[0]["prompt"], engine.completed[0]["seed"]) == ("The sky", 3)
+    assert (engine.completed[0]["prompt"], engine.completed[0]["seed"]) == ("The sky", 2**62)
 
 
 @pytest.mark.parametrize(("body", "why"), rows(__file__, "refused_completions"))
@@ -79,6 +79,34 @@ def test_one_prompt_that_fails_fails_the_request() -> None:
         reply = client.post("/v1/completions", json=body)
     assert reply.status_code == 400
     assert "choices" not in reply.json()
+
+
+PRIME_RL: dict[str, Any] = {
+    "token_ids": IDS,
+    "sampling_params": {"max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "prompt_logprobs": 1},
+}
+"""What prime-rl's ``utils/client.py`` posts."""
+
+
+def test_vllms_clients_of_tokens_read_the_prompts_log_probabilities_of_the_whole() -> None:
+    engine = FakeTeacherEngine()
+    with served(model=teacher(engine), **BOTH) as client:
+        reply = client.post("/inference/v1/generate", json={**PRIME_RL, "model": "org/teacher"})
+    content = reply.json()
+    assert (reply.status_code, content["model"]) == (200, "org/teacher")
+    assert content["prompt_logprobs"] == [None, 5, 5, 5, 5]
+    assert content["choices"] == [{"index": 0, "finish_reason": "length", "token_ids": [0]}]
+    asked = engine.completed[0]
+    assert (asked["prompt"], asked["prompt_logprobs"], asked["max_tokens"]) == (IDS, 1, 1)
+
+
+@pytest.mark.parametrize(("body", "why"), rows(__file__, "refused_tokens"))
+def test_vllms_clients_of_tokens_get_an_error(body: Any, why: str) -> None:
+    with served(model=teacher(), **BOTH) as client:
+        reply = client.post("/inference/v1/generate", json={**PRIME_RL, **body})
+    assert reply.status_code == 400
+    assert why in reply.json()["detail"]
+    assert "prompt_logprobs" not in reply.json()
 
 
 SLIME: dict[str, Any] = {
@@ -115,5 +143,5 @@ def test_sglangs_clients_get_an_error_and_never_a_part(body: Any, code: int, why
 
 
 def test_the_paths_are_off_unless_the_deployment_says_so() -> None:
-    for path in ("/generate", "/v1/completions"):
+    for path in ("/generate", "/v1/completions", "/inference/v1/generate"):
         assert served(model=teacher()).post(path, json={}).status_code == 404
