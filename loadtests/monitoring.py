@@ -35,7 +35,7 @@ _FIRING = 'ALERTS{alertname="%s",alertstate="firing"}'
 _FEW = {"resources": {"num_cpus": 0.1}}
 _MODELS: list[dict[str, Any]] = [
     {"name": "rule", "kind": "rule", "rule": {"verifier": "gsm8k"}, **_FEW},
-    {"name": "judge", "kind": "judge", "judge": {"audit_rate": 1.0}, "group": {}},
+    {"name": "judge", "kind": "judge", "judge": {"audit_rate": 1.0}, "group": {}, "teacher": True},
     {"name": "both", "kind": "composite", "composite": {"members": ["judge", "rule"]}, **_FEW},
     {"name": "cascade", "kind": "cascade", "cascade": {"members": ["rule", "judge"]}, **_FEW},
 ]
@@ -117,6 +117,7 @@ def _send(client: HttpRewardClient, url: str) -> dict[str, float]:
     asked = [(mark, "rule"), (mark, "judge"), (mark, "both"), (prose, "judge"), (prose, "cascade")]
     client.score_batch([{"response": r, "reference": "18", "model": m} for r, m in asked])
     client.score_group({"responses": [prose, mark], "question": "9 * 2?", "model": "judge"})
+    client.logprobs([{"token_ids": [number % 1000, 1, 2], "model": "judge"}])
     chat = {"model": "judge", "messages": [{"role": "user", "content": prose}], "max_tokens": 1}
     httpx.post(f"{url}/v1/chat/completions", json=chat, timeout=60)
     return {}

@@ -194,8 +194,9 @@ class ServiceTransport(ABC):
         """The log-probabilities of one sequence; raises as ``ascore_batch``."""
         content = await self._answer("logprobs", {**request, "encoding_format": "base64"})
         result = self._parsed(LogprobsResult, content, "log-probabilities")
-        ids = request.get("token_ids")
-        if result.status is Status.OK and ids and result.start + result.logprobs.size != len(ids):
+        ids, response = request.get("token_ids"), request.get("response_token_ids") or ()
+        scored = len(ids) - result.start if ids else len(response)
+        if result.status is Status.OK and result.logprobs.size != scored:
             raise self._fault("a sequence was not answered in full")
         self._check_id(result, request)
         return result

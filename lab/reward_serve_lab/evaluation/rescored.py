@@ -97,7 +97,7 @@ def read_rollouts(path: Path, score: str | None = None) -> tuple[list[Rollout], 
             if not isinstance(row, dict):
                 raise ValueError("is no object; write one per line")
             columns |= row.keys()
-            if row.get("status") != "audit":
+            if row.get("status") != "audit" and row.get("source") != "teacher":
                 key = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
                 rollouts.append(_rollout(key, row, score))
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -108,7 +108,10 @@ def history(
         yield step.number, [Sign(name, says, since[name], of) for name, says, of in seen]
 
 
-_OF_RUN = "v.run IS NOT DISTINCT FROM ? AND coalesce(v.model = ?, true) AND v.step IS NOT NULL"
+_OF_RUN = (
+    "v.run IS NOT DISTINCT FROM ? AND coalesce(v.model = ?, true) AND v.step IS NOT NULL "
+    "AND v.source <> 'teacher'"
+)
 _DECIDED = f"{_OF_RUN} AND v.score IS NOT NULL"
 _REWARDS = f"SELECT v.step, avg(v.score) FROM verdicts v WHERE {_DECIDED} GROUP BY 1 ORDER BY 1"
 _FIRST = f"SELECT v.response FROM verdicts v WHERE {_OF_RUN} ORDER BY v.step, v.id LIMIT {FIRST}"

@@ -1,9 +1,10 @@
-"""A run by its trainer's steps: reward, who decided, groups, length and audits."""
+"""A run by its trainer's steps: reward, who decided, groups, length, audits and teachers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reward_serve_lab.logs.table import VerdictTable
 
@@ -21,6 +22,7 @@ WITH chosen AS (
         CASE WHEN score IS NULL THEN 'absent'
              WHEN source IN ('rule', 'judge', 'cache') THEN source ELSE 'other' END AS decided
     FROM verdicts WHERE run IS NOT DISTINCT FROM $1 AND model = $2 AND step IS NOT NULL
+        AND source <> 'teacher'
 ), by_group AS (
     SELECT step, coalesce(min(score) = max(score), true) AS flat
     FROM chosen WHERE "group" IS NOT NULL GROUP BY step, "group" HAVING count(*) > 1
@@ -36,6 +38,16 @@ SELECT * FROM (
     FROM chosen GROUP BY step ORDER BY step DESC LIMIT {MAX_STEPS}
 ) LEFT JOIN (SELECT step, groups, flat FROM grouped) USING (step)
 LEFT JOIN (SELECT step, audits, disagreed FROM audited) USING (step) ORDER BY step
+"""
+_TEACHER = f"""
+SELECT * FROM (
+    SELECT step, count(*), count(*) FILTER (status <> 'ok'),
+        coalesce(sum(tokens) FILTER (status = 'ok'), 0)::BIGINT AS scored,
+        round(sum(tokens * mean_logprob) FILTER (status = 'ok') / nullif(scored, 0), 4)
+    FROM verdicts WHERE run IS NOT DISTINCT FROM $1 AND model = $2 AND step IS NOT NULL
+        AND source = 'teacher'
+    GROUP BY step ORDER BY step DESC LIMIT {MAX_STEPS}
+) ORDER BY step
 """
 
 
@@ -90,3 +102,8 @@ def by_step(table: VerdictTable, run: str | None, model: str) -> list[Step]:
         duckdb.Error: the table cannot be read.
     """
     return [Step(*row) for row in table.rows(_STEPS, [run, model])]
+
+
+def teacher_by_step(table: VerdictTable, run: str | None, model: str) -> list[tuple[Any, ...]]:
+    """Step, sequences, absent, tokens and mean log-probability of a teacher; as ``by_step``."""
+    return table.rows(_TEACHER, [run, model])

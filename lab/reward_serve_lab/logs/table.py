@@ -35,9 +35,9 @@ _FIELDS = json.dumps({
     "time": "DOUBLE",
     **dict.fromkeys(("run", "sample", "group", "request", "model", "template"), "VARCHAR"),
     **dict.fromkeys(("status", "source", "response_tail", "by"), "VARCHAR"),
-    **dict.fromkeys(("step", "score", "by_rules", "by_model"), "DOUBLE"),
+    **dict.fromkeys(("step", "score", "mean_logprob", "by_rules", "by_model"), "DOUBLE"),
     **dict.fromkeys(("details", "reference", "before"), "JSON"),
-    "response_characters": "BIGINT",
+    **dict.fromkeys(("response_characters", "tokens"), "BIGINT"),
 })  # fmt: skip
 _SCHEMA = """
 CREATE MACRO finite(text) AS
@@ -47,7 +47,8 @@ CREATE TABLE entries (
     id BIGINT, time DOUBLE, run VARCHAR, step DOUBLE, sample VARCHAR, "group" VARCHAR,
     request VARCHAR, model VARCHAR, template VARCHAR, status VARCHAR, source VARCHAR,
     rule VARCHAR, score DOUBLE, characters BIGINT, response VARCHAR, reference VARCHAR,
-    line VARCHAR, by_rules DOUBLE, by_model DOUBLE, before JSON, "by" VARCHAR
+    tokens BIGINT, mean_logprob DOUBLE, line VARCHAR, by_rules DOUBLE, by_model DOUBLE,
+    before JSON, "by" VARCHAR
 );
 CREATE VIEW verdicts AS
 SELECT * EXCLUDE (by_rules, by_model, before, "by") FROM entries
@@ -73,7 +74,7 @@ SELECT nextval('ids'), coalesce(finite(f.time), 0), f.run, finite(f.step), f.sam
     coalesce(f.response_characters, 0), coalesce(f.response_tail, ''),
     coalesce(array_to_string(from_json(f.reference, '["VARCHAR"]'), chr(10)),
         f.reference ->> '$', ''),
-    line, finite(f.by_rules), finite(f.by_model),
+    f.tokens, finite(f.mean_logprob), line, finite(f.by_rules), finite(f.by_model),
     CASE WHEN json_type(f.before) = 'OBJECT' THEN f.before END, f."by"
 FROM (SELECT json AS line, json_transform(json, $fields) AS f
       FROM read_ndjson_objects($parts, ignore_errors = true))
@@ -110,7 +111,8 @@ class Progress:
 class VerdictTable:
     """Verdict logs and rescored files as a DuckDB database, in a temporary file.
 
-    ``verdicts`` has a row for each verdict, with the trainer's ``run``, ``step`` and ``sample``.
+    ``verdicts`` has a row for each verdict, with the trainer's ``run``, ``step`` and ``sample``; of
+    a teacher (source ``teacher``), with the ``tokens`` that it scored and their ``mean_logprob``.
     ``audits`` has a row for each second verdict on a logged request: ``rewarded`` is the score that
     was the reward, ``other`` that of the other side, which is named in ``by``: ``rules``,
     ``model``, or a judge that rescored the log.

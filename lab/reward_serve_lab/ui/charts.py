@@ -199,7 +199,8 @@ def _figure(
     )
     with tag("figure", "chart"):
         tag("figcaption", text=title)
-        ui.echart({**options, "series": list(series)}, renderer="svg")
+        chart = ui.echart({**options, "series": list(series)}, renderer="svg")
+        chart.props["aria-label"] = title  # ECharts names only a chart that has data
 
 
 def _options(

@@ -14,6 +14,7 @@ import httpx
 from reward_serve.client.transport import HttpTransport, ServiceUnavailableError, on_own_loop
 from reward_serve.explanation import Explanation
 from reward_serve.keys import API_KEY_VARIABLE
+from reward_serve.logprobs import LogprobsRequest, LogprobsResult
 from reward_serve.schema import ScoreResult
 
 logger = logging.getLogger(__name__)
@@ -146,6 +147,17 @@ class Service:
                 return await self._transport.aexplain(dict(request))
             except ServiceUnavailableError as error:
                 raise self._trouble(error) from None
+
+    async def logprobs(self, request: LogprobsRequest) -> LogprobsResult:
+        """A teacher's log-probabilities of a sequence.
+
+        Raises:
+            TroubleError: the service gave no valid answer.
+        """
+        try:
+            return await self._transport.alogprobs(request.model_dump(exclude_unset=True))
+        except ServiceUnavailableError as error:
+            raise self._trouble(error) from None
 
     def _trouble(self, error: ServiceUnavailableError) -> TroubleError:
         cause, code = error.__cause__, error.status_code

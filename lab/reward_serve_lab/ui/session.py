@@ -50,6 +50,7 @@ class Session:
     state: State = field(default_factory=State)
     draft: Draft = field(default_factory=Draft)
     group_text: str = ""
+    sequence: str = ""
     filters: Filters = field(default_factory=Filters)
     run: tuple[str | None, str] | None = None
     watchers: list[Callable[[], object]] = field(default_factory=list)

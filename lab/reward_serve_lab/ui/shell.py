@@ -7,7 +7,7 @@ from pathlib import Path
 from nicegui import ui
 from nicegui.element import Element
 
-from reward_serve_lab.ui import ask, group, health, training, verdicts
+from reward_serve_lab.ui import ask, group, health, tokens, training, verdicts
 from reward_serve_lab.ui.elements import tag, untrusted
 from reward_serve_lab.ui.session import Session, Workbench
 
@@ -16,6 +16,7 @@ _POLL_S = 5.0
 _TITLES = {
     "/": "Ask",
     "/group": "Group",
+    "/tokens": "Tokens",
     "/verdicts": "Verdicts",
     "/training": "Training",
     "/health": "Health",
@@ -47,6 +48,7 @@ def _frame(session: Session) -> None:
             {
                 "/": lambda: ask.build(session),
                 "/group": lambda: group.build(session),
+                "/tokens": lambda: tokens.build(session),
                 "/verdicts": lambda: verdicts.build(session),
                 "/training": lambda: training.build(session),
                 "/health": lambda: health.build(session),

@@ -12,7 +12,7 @@ from nicegui import ui
 
 from reward_serve_lab.logs.query import Filters
 from reward_serve_lab.logs.signs import Sign, signs
-from reward_serve_lab.logs.steps import Step, by_step, runs
+from reward_serve_lab.logs.steps import Step, by_step, runs, teacher_by_step
 from reward_serve_lab.logs.table import Progress, VerdictTable
 from reward_serve_lab.ui.charts import BySteps
 from reward_serve_lab.ui.elements import button, heading, message, tag
@@ -64,6 +64,7 @@ _LABELS = (
     *("step", "verdicts", "reward", *(f"{source}, %" for source in _SOURCES)),
     *("no gradient", "characters", "90th percentile", "audits disagree"),
 )
+_TEACHER_LABELS = ("step", "sequences", "absent", "tokens", "mean log-probability")
 
 
 def build(session: Session) -> None:
@@ -91,16 +92,21 @@ class _Training:
         self._runs.props("dense outlined options-dense").classes("run")
         self._status = tag("p", "log-status muted", role="status")
         self._notes = tag("div", "stack notes")
-        with tag("div", "charts by-step"):
+        with tag("div", "charts by-step") as self._charts_box:
             self._charts = {
                 values: BySteps(title, axis, series, self._open, most, stacked=values is _shares)
                 for title, axis, series, most, values in _CHARTS
             }
-        with tag("div", "table-box"):
+        with tag("div", "table-box") as self._table_box:
             self._table = Rows(
                 [Column(label, "number") for label in _LABELS],
                 on_open=lambda place: self._open(len(self._steps) - 1 - place),
                 caption=f"The newest {_TABLE_STEPS} steps, newest first",
+            )
+        with tag("div", "table-box") as self._teacher_box:
+            self._teacher = Rows(
+                [Column(label, "number") for label in _TEACHER_LABELS],
+                caption=f"A teacher's newest {_TABLE_STEPS} steps, newest first",
             )
         ui.timer(_FOLLOW_S, self._follow)
         ui.timer(0.0, self._follow, once=True)
@@ -143,6 +149,9 @@ class _Training:
         names = {run: " · ".join(legible(name or "no run", 60) for name in run) for run in known}
         self._runs.set_options(names, value=run)
         self._show(await asyncio.to_thread(by_step, self._verdicts, *run))
+        teacher = await asyncio.to_thread(teacher_by_step, self._verdicts, *run)
+        self._teacher_box.set_visibility(bool(teacher))
+        self._teacher.show([_texts(row) for row in teacher[: -_TABLE_STEPS - 1 : -1]])
         latest = await asyncio.to_thread(signs, self._verdicts, *run)
         if self._runs.is_deleted or run != self._session.run:
             return
@@ -152,7 +161,9 @@ class _Training:
 
     def _show(self, steps: list[Step]) -> None:
         self._steps = steps
-        for values, chart in self._charts.items():
+        for box in (self._charts_box, self._table_box):
+            box.set_visibility(bool(steps))
+        for values, chart in self._charts.items() if steps else ():
             chart.show([step.number for step in steps], [*zip(*map(values, steps), strict=True)])
         self._table.show([_row(step) for step in steps[: -_TABLE_STEPS - 1 : -1]])
 
@@ -161,7 +172,7 @@ class _Training:
             with message(sign.says, "warn", f"Sign of a hole, since step {sign.since_step:g}."):
                 wanted = Filters(ids=sign.samples)
                 button(f"Show {len(sign.samples)} samples", partial(self._to_verdicts, wanted))
-        if not signs:
+        if not signs and self._steps:
             audits = sum(step.audits or 0 for step in self._steps)
             tag(
                 "p",
@@ -196,6 +207,11 @@ def _row(step: Step) -> TableRow:
     )
     label = f"step {step.number:g}, reward {reward}; opens its verdicts"
     return TableRow([Cell([Piece(text)]) for text in texts], label=label)
+
+
+def _texts(values: Sequence[float | None]) -> TableRow:
+    texts = ("none" if value is None else f"{value:,.10g}" for value in values)
+    return TableRow([Cell([Piece(text)]) for text in texts])
 
 
 def _of(share: float | None, count: int | None) -> str:

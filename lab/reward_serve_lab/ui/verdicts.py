@@ -268,7 +268,8 @@ class _Verdicts:
             rest = rest_of(self._verdicts, verdict.id)
             sheet(verdict, rest)
             with tag("div", "actions"):
-                button("Open in Ask", lambda: self._to_ask(verdict, rest), primary=True)
+                if verdict.source != "teacher":
+                    button("Open in Ask", lambda: self._to_ask(verdict, rest), primary=True)
                 button("Close", dialog.close)
         dialog.on("hide", dialog.delete)
 

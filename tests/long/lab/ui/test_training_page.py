@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.long.lab.ui.conftest import Open, choose_by_mouse
-from tests.service.lab.ui.logs import append, verdict
+from tests.long.lab.ui.conftest import Open, barriers, choose_by_mouse
+from tests.service.lab.ui.logs import append, of_teacher, verdict
 from tests.service.lab.ui.running import Running
 
 ROWS = "table.rows tbody tr"
@@ -97,6 +97,26 @@ def test_a_run_is_drawn_by_step_and_its_hole_is_named(
     expect(page.locator(ROWS).first).to_contain_text("obviously")
     page.get_by_role("button", name="of a sign").click()
     expect(page.get_by_role("button", name="of a sign")).to_have_count(0)
+
+
+def test_a_teachers_run_is_a_table_by_step(open_page: Open, running: Running, log: Path) -> None:
+    keys = {"run": "distil", "model": "big"}
+    lines = [of_teacher(n, 1500, -0.5, **keys, step=n // 2) for n in range(6)]
+    append(log / "verdicts-big.jsonl", *lines, of_teacher(6, None, None, **keys))
+    page = open_page(running, "/training")
+    choose_by_mouse(page, "run · model", "distil · big")
+    rows = page.locator(f"{ROWS}:visible")
+    expect(rows.nth(0).locator("td")).to_have_text(["3", "1", "1", "0", "none"])
+    expect(rows.nth(1).locator("td")).to_have_text(["2", "2", "0", "3,000", "-0.5"])
+    expect(page.locator("figure.chart:visible")).to_have_count(0)
+    assert not barriers(page)
+    page.get_by_role("link", name="Verdicts").click()
+    choose_by_mouse(page, "decided by", "teacher")
+    expect(page.locator(ROWS)).to_have_count(7)
+    assert not barriers(page)
+    page.locator(ROWS).nth(1).click()
+    expect(page.get_by_role("dialog")).to_contain_text("mean_logprob")
+    expect(page.get_by_role("button", name="Open in Ask")).to_have_count(0)
 
 
 def test_click_and_enter_open_a_step(open_page: Open, running: Running, log: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reward_serve_lab.logs.signs import Sign, signs
 from reward_serve_lab.logs.table import VerdictTable
-from tests.service.lab.ui.logs import append, verdict
+from tests.service.lab.ui.logs import append, of_teacher, verdict
 
 STEPS = 30
 Sampled = tuple[str, bool, bool]
@@ -108,6 +108,15 @@ def test_steps_without_a_verdict_are_no_reward_of_zero(tmp_path: Path) -> None:
     signs = {sign.name: sign for sign in signs_of(tmp_path, after_an_outage, 0.5)}
     rewards = re.search(r"rose from (\S+) to", signs["contested"].says)
     assert rewards and float(rewards[1]) > 0.05
+
+
+def test_a_teachers_sequences_are_none_of_the_runs_first_samples(tmp_path: Path) -> None:
+    def lenient(step: int, rng: random.Random) -> Sampled:
+        return always_lenient(0, rng)  # whose samples all have "so it is"
+
+    lines = (of_teacher(number, 9, -1.0, run="r", step=-1) for number in range(64))
+    append(tmp_path / "verdicts-judge-0.jsonl", *lines)
+    assert signs_of(tmp_path, lenient, 0.5) == []
 
 
 def test_of_two_audits_one_that_rejects_contests(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@ from dataclasses import replace
 from typing import Any
 
 from reward_serve_lab.logs.query import Filters, ask
-from reward_serve_lab.logs.steps import MAX_STEPS, Step, by_step, runs
+from reward_serve_lab.logs.steps import MAX_STEPS, Step, by_step, runs, teacher_by_step
 from reward_serve_lab.logs.table import VerdictTable
-from tests.service.lab.ui.logs import append, verdict
+from tests.service.lab.ui.logs import append, of_teacher, verdict
 
 
 def read(table: VerdictTable, *lines: dict[str, Any]) -> None:
@@ -86,3 +86,21 @@ def test_a_steps_verdicts_and_a_signs_verdicts_are_found(table: VerdictTable) ->
     assert ask(table, Filters(run="grpo", model="judge", step=2), 0).total == 2
     ids = tuple(row.id for row in ask(table, Filters(step=2), 0).rows)[:2]
     assert {row.id for row in ask(table, Filters(ids=ids), 0).rows} == set(ids)
+
+
+def test_a_teachers_sequences_are_summed_up_and_are_no_verdicts(table: VerdictTable) -> None:
+    verdicts = [sample("a", score, "rule") for score in (0.0, 1.0)]
+    read(table, *verdicts, audit(1.0))
+    before = by_step(table, "grpo", "judge")
+    read(
+        table,
+        *(of_teacher(1, tokens, mean) for tokens, mean in ((30, -0.5), (10, -1.5), (None, None))),
+        of_teacher(2, None, None, step=4),
+        of_teacher(3, 7, -2.0, run=None),
+        of_teacher(4, 7, -2.0, model="other"),
+    )
+    assert by_step(table, "grpo", "judge") == before
+    assert teacher_by_step(table, "grpo", "judge") == [(3, 3, 1, 40, -0.75), (4, 1, 1, 0, None)]
+    assert teacher_by_step(table, None, "judge") == [(3, 1, 0, 7, -2.0)]
+    assert ask(table, Filters(source="teacher", status="timeout"), 0).total == 2
+    assert table.progress.unreadable == 0

@@ -33,6 +33,17 @@ def verdict(number: int, **fields: Any) -> dict[str, Any]:
     }
 
 
+def of_teacher(
+    number: int, tokens: int | None, mean: float | None, **fields: Any
+) -> dict[str, Any]:
+    """A teacher's line; without ``tokens``, of a sequence that has no log-probabilities."""
+    return {
+        **{"time": BEGAN + number, "request": f"{number:016x}", "id": None, "model": "judge"},
+        **{"status": "ok" if tokens else "timeout", "source": "teacher", "run": "grpo", "step": 3},
+        **{"tokens": tokens, "mean_logprob": mean, **fields},
+    }
+
+
 def append(path: Path, *rows: dict[str, Any]) -> None:
     with path.open("a", encoding="utf-8") as lines:
         lines.writelines(json.dumps(row) + "\n" for row in rows)

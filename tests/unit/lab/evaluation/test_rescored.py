@@ -85,7 +85,8 @@ def test_a_row_that_an_adapter_filled_is_absent(tmp_path: Path) -> None:
 def test_of_a_log_verdicts_are_read_and_cut_responses_marked(tmp_path: Path) -> None:
     cut = {**LOGGED, "response_characters": 900}
     gone = {**LOGGED, "score": None, "status": "cancelled", "fingerprint": None}
-    rollouts = read(tmp_path, LOGGED, LOGGED, cut, {**LOGGED, "status": "audit"}, gone)
+    others = [{**LOGGED, "status": "audit"}, {**LOGGED, "source": "teacher", "tokens": 3}]
+    rollouts = read(tmp_path, LOGGED, LOGGED, cut, *others, gone)
     assert [rollout.is_cut for rollout in rollouts] == [False, False, True, False]
     assert rollouts[1].key == f"{rollouts[0].key}-2"
     assert len({rollout.key for rollout in rollouts}) == 4
