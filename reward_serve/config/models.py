@@ -330,7 +330,12 @@ class ClassifierModel(_Model):
 
 
 VerifierName = Literal[
-    reward_serve_answers.VerifierName, "regex", "tool_call", "json_schema", "function"
+    reward_serve_answers.VerifierName,
+    "regex",
+    "tool_call",
+    "json_schema",
+    "constraints",
+    "function",
 ]
 """All verifiers; ``reward_serve.reward_models.rule`` makes them."""
 
@@ -348,6 +353,15 @@ class RuleConfig(Section):
     ordered: bool = Field(
         False, description="verifier: tool_call; whether the order of parallel calls counts"
     )
+    aggregate: Literal["all", "share"] = Field(
+        "all",
+        description="verifier: constraints; 1.0 if all are followed and else 0.0, or their share",
+    )
+    loose: bool = Field(
+        False,
+        description="verifier: constraints; whether it is enough to follow one without asterisks, "
+        "the first line or the last line",
+    )
 
     @model_validator(mode="after")
     def _settings_are_the_verifiers(self) -> Self:
@@ -357,10 +371,13 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
-        if self.ordered and self.verifier != "tool_call":
-            raise ValueError(
-                f"ordered: only verifier: tool_call has it; remove it (found {self.verifier})"
-            )
+        for field in ("ordered", "aggregate", "loose"):
+            verifier = "tool_call" if field == "ordered" else "constraints"
+            is_set = getattr(self, field) != type(self).model_fields[field].default
+            if is_set and self.verifier != verifier:
+                raise ValueError(
+                    f"{field}: only verifier: {verifier} has it; remove it (found {self.verifier})"
+                )
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise ValueError(
                 f"function: {self.function!r} is not an import path; write package.module:name"

@@ -31,7 +31,7 @@ from reward_serve.reward_models.base import (
     timed,
 )
 from reward_serve.reward_models.turns import scored_states, with_turns
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure
 from reward_serve_answers import (
     TEXT_VERIFIERS,
     VERSION,
@@ -50,6 +50,13 @@ from reward_serve_answers.verifiers import grade_match
 logger = logging.getLogger(__name__)
 
 LIMIT_S = 1.0  # CPU time limit of a comparison of formulas, or of a search for a pattern
+
+
+@dataclass(frozen=True)
+class CheckedGrade(Grade):
+    """A grade of several checks, each of which is a component of the result."""
+
+    components: dict[str, Component] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ def make_verifier(config: RuleConfig) -> Verifier:
         "regex": _pattern,
         "tool_call": _calls,
         "json_schema": _schema,
+        "constraints": _constraints,
         "function": lambda config: own_function(config.function or ""),
     }
     return makers.get(config.verifier, _text)(config)
@@ -85,14 +93,17 @@ def _text(config: RuleConfig) -> Verifier:
     async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
         grade: Callable[[str, str], Grade]
         if name == "choice":
-            asked = (turn.text for turn in request.conversation if turn.role == "user")
-            grade = partial(grade_choice, question="\n".join(asked))
+            grade = partial(grade_choice, question=_asked(request))
         else:
             grade = TEXT_VERIFIERS[name]
         cost, response = grading_cost(request), request.judged
         return [await off_loop(cost, grade, response, reference) for reference in references]
 
     return Verifier(f"verifier={name};version={VERSION}", verify)
+
+
+def _asked(request: ScoreRequest) -> str:
+    return "\n".join(turn.text for turn in request.conversation if turn.role == "user")
 
 
 def _math(_: RuleConfig) -> Verifier:
@@ -187,6 +198,38 @@ def _schema(_: RuleConfig) -> Verifier:
     return Verifier(fingerprint, verify, child=child)
 
 
+def _constraints(config: RuleConfig) -> Verifier:
+    """Checks the text by the constraints of the reference, in child processes."""
+    try:
+        import reward_serve_checkers as checkers
+    except ImportError:
+        raise ConfigError(
+            "rule.verifier: constraints needs reward-serve-checkers; install reward-serve[checkers]"
+        ) from None
+    child = ChildProcess("reward_serve_checkers.constraints:compare", LIMIT_S)
+    settings = "loose" if config.loose else "strict", config.aggregate
+
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        visible, asked = read_thinking(request.judged), _asked(request)
+        values = await child.call(*((visible.text, gold, asked, *settings) for gold in references))
+        return [visible.settled(_checked(value)) for value in values]
+
+    fingerprint = f"verifier=constraints;version={checkers.VERSION};{','.join(settings)}"
+    return Verifier(fingerprint, verify, child=child)
+
+
+def _checked(value: Any) -> Grade:
+    """The grade of a child's value: score, rule, answer and checks; or why it has none."""
+    if isinstance(value, UndecidedError):
+        return Grade(ABSTAINED, value.rule)
+    grade = _grade(value[:3], None, "")
+    checks = {
+        name: Component(status=Status.OK, score=float(followed), reason=observed)
+        for name, followed, observed in value[3]
+    }
+    return CheckedGrade(grade.score, grade.rule, components=checks)
+
+
 def own_function(path: str) -> Verifier:
     """Scores with ``(response: str, reference: str, request: dict) -> float | bool | None``.
 
@@ -275,6 +318,11 @@ def _digest(function: Callable[..., Any]) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
+def _result(grade: Grade, fingerprint: str) -> ScoreResult:
+    components = getattr(grade, "components", None)
+    return result_of(grade, fingerprint).model_copy(update={"components": components})
+
+
 class RuleRewardModel(RewardModel):
     """Scores with one verifier; raises like ``make_verifier``."""
 
@@ -308,7 +356,7 @@ class RuleRewardModel(RewardModel):
         except VerifierError as error:
             status = Status.INVALID if self._name == "function" else Status.ERROR
             return failure(status, str(error), fingerprint=fingerprint)
-        result = best_match([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
+        result = best_match([_result(grade, fingerprint) for grade in grades], highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)
             trace.graded(chosen, request)

@@ -40,6 +40,7 @@ def rule() -> Iterator[Rule]:
 
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 PATTERN = {"regex": r"A: (\S+)|B: (\S+)"}
+NO_COMMA = '{"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}'
 # Verifier, response, reference, score, rule, the words of the response that were compared.
 TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("gsm8k", "9 * 2 = 18\n#### 18\n", "#### 18", 1.0, "marker_matches", "18"),
@@ -70,6 +71,9 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("json_schema", '{"a": 18}', '{"required": ["a"]}', 1.0, "schema_fits", '{"a": 18}'),
     ("json_schema", f'"{"a" * 40}!"', '{"pattern": "^(a+)+$"}', None, "too_slow", None),
     ("json_schema", "[" * 9999, "true", None, "not_computed", None),
+    ("constraints", "<think>a, b</think>Yes.", NO_COMMA, 1.0, "constraints", None),
+    ("constraints", "Yes, sir.", NO_COMMA, 0.0, "constraints", None),
+    ("constraints", "<think>Yes", NO_COMMA, None, "unfinished_thinking", None),
     ("math", r"$\frac{1}{2}$", "0.5", 1.0, "", r"$\frac{1}{2}$"),
     ("math", r"So $\frac{1}{2}$", "0.5", None, "no_marker", None),
     ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
@@ -138,6 +142,24 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=f"reference: {message}"):
         await rule(verifier).score(ScoreRequest(response="#### 18", reference=reference))
+
+
+async def test_each_constraint_is_a_component_and_their_share_is_the_score(rule: Rule) -> None:
+    names = ["punctuation:no_comma", "length_constraints:number_words"]
+    kwargs = [{}, {"num_words": 3, "relation": "at least"}]
+    model = rule("constraints", aggregate="share", loose=True)
+    reference = json.dumps({"instruction_id_list": names, "kwargs": kwargs})
+    result = await model.score(ScoreRequest(response="Sure, so:\none two", reference=reference))
+    parts = {name: (part.score, part.reason) for name, part in (result.components or {}).items()}
+    assert parts == {names[0]: (1.0, "0 commas"), names[1]: (1.0, "4 words")}
+    assert (result.score, result.source) == (1.0, "rule")
+    repeated = ScoreRequest(response="one two", question="Write one two", reference=reference)
+    refused = await model.score(repeated)
+    assert (refused.score, refused.label) == (0.0, "wrong")
+    half = await rule("constraints", aggregate="share").score(
+        ScoreRequest(response="one two", reference=reference)
+    )
+    assert (half.score, half.label, half.status) == (0.5, None, Status.OK)
 
 
 async def test_a_hostile_response_costs_a_bounded_time_and_no_score(rule: Rule) -> None:
