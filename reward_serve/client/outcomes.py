@@ -114,7 +114,7 @@ def is_refusal(result: ScoreResult) -> bool:
 
 
 _OTHER_SCALES = tuple(
-    f"verifier={name};" for name in ("constraints", "function", "json_schema", "tool_call")
+    f"verifier={name};" for name in ("code", "constraints", "function", "json_schema", "tool_call")
 )
 
 

@@ -3,6 +3,7 @@
 All kinds share name, resources, autoscaling and the limits on items.
 """
 
+import json
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -331,13 +332,52 @@ class ClassifierModel(_Model):
 
 VerifierName = Literal[
     reward_serve_answers.VerifierName,
-    "regex",
-    "tool_call",
-    "json_schema",
-    "constraints",
-    "function",
-]
+    "regex", "tool_call", "json_schema", "code", "constraints", "function",
+]  # fmt: skip
 """All verifiers; ``reward_serve.reward_models.rule`` makes them."""
+
+
+class CodeConfig(Section):
+    """How programs are run and scored."""
+
+    aggregate: Literal["all", "share"] = Field(
+        "all", description="1.0 if all tests pass; or the share of those that pass"
+    )
+    language: str = Field(
+        "python", description="of the programs, in SandboxFusion's names; others need sandbox_url"
+    )
+    sandbox_url: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="a SandboxFusion server's /run_code; default: the sandbox of this machine",
+    )
+    test_s: float = Field(
+        6.0, gt=0, description="seconds for a test: of CPU time, or a third of the real time"
+    )
+    total_s: float = Field(18.0, gt=0, description="seconds for all tests, measured likewise")
+    memory_mib: int = Field(512, ge=64, le=1000, description="of a program, in MiB")
+
+    @model_validator(mode="after")
+    def _python_runs_here(self) -> Self:
+        if self.language != "python" and self.sandbox_url is None:
+            raise ValueError(
+                f"language: {self.language!r} does not run on this machine; set sandbox_url, or "
+                "language: python"
+            )
+        return self
+
+
+class ConstraintsConfig(Section):
+    """How constraints are read and scored."""
+
+    aggregate: Literal["all", "share"] = Field(
+        "all", description="1.0 if all are followed; or the share of those that are"
+    )
+    loose: bool = Field(
+        False,
+        description="whether it is enough to follow one without asterisks, the first or the last "
+        "line, as for IFEval's loose accuracy",
+    )
 
 
 class RuleConfig(Section):
@@ -353,14 +393,12 @@ class RuleConfig(Section):
     ordered: bool = Field(
         False, description="verifier: tool_call; whether the order of parallel calls counts"
     )
-    aggregate: Literal["all", "share"] = Field(
-        "all",
-        description="verifier: constraints; 1.0 if all are followed and else 0.0, or their share",
+    code: CodeConfig = Field(
+        default_factory=CodeConfig, description="verifier: code; how programs are run and scored"
     )
-    loose: bool = Field(
-        False,
-        description="verifier: constraints; whether it is enough to follow one without asterisks, "
-        "the first line or the last line",
+    constraints: ConstraintsConfig = Field(
+        default_factory=ConstraintsConfig,
+        description="verifier: constraints; how they are read and scored",
     )
 
     @model_validator(mode="after")
@@ -371,10 +409,11 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
-        for field in ("ordered", "aggregate", "loose"):
-            verifier = "tool_call" if field == "ordered" else "constraints"
-            is_set = getattr(self, field) != type(self).model_fields[field].default
-            if is_set and self.verifier != verifier:
+        for field, verifier in (
+            ("ordered", "tool_call"), ("code", "code"), ("constraints", "constraints"),
+        ):  # fmt: skip
+            default = type(self).model_fields[field].get_default(call_default_factory=True)
+            if getattr(self, field) != default and self.verifier != verifier:
                 raise ValueError(
                     f"{field}: only verifier: {verifier} has it; remove it (found {self.verifier})"
                 )
@@ -402,6 +441,12 @@ class RuleModel(_Model):
     @property
     def first_request(self) -> dict[str, Any] | None:
         """A request, unless the user's function may need other fields."""
+        if self.rule.verifier == "code" and self.rule.code.language == "python":
+            tests = {"inputs": [""], "outputs": ["5"]}
+            return {"response": "print(5)", "reference": json.dumps(tests)}
+        if self.rule.verifier == "constraints":
+            no_comma = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+            return {"response": "It is five.", "reference": json.dumps(no_comma)}
         return None if self.rule.function else super().first_request
 
 

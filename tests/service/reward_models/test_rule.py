@@ -117,7 +117,9 @@ async def test_what_a_verifier_proves_is_the_score_and_what_it_cannot_is_no_zero
     assert (verdict.source, verdict.label) == (
         (None, None) if abstains else ("rule", "right" if score else "wrong")
     )
-    assert verdict.reason == (f"the verifier abstains: {why}" if abstains else None)
+    broken = next((p.reason for p in (verdict.components or {}).values() if not p.score), None)
+    assert abstains or (verdict.reason is None) == (broken is None)
+    assert not abstains or verdict.reason == f"the verifier abstains: {why}"
     assert verdict.fingerprint == model.describe()["fingerprint"]
     assert f"verifier={verifier};" in (verdict.fingerprint or "")
     assert trace.rule is not None
@@ -147,7 +149,7 @@ async def test_a_reference_that_the_verifier_cannot_use_is_refused(
 async def test_each_constraint_is_a_component_and_their_share_is_the_score(rule: Rule) -> None:
     names = ["punctuation:no_comma", "length_constraints:number_words"]
     kwargs = [{}, {"num_words": 3, "relation": "at least"}]
-    model = rule("constraints", aggregate="share", loose=True)
+    model = rule("constraints", constraints={"aggregate": "share", "loose": True})
     reference = json.dumps({"instruction_id_list": names, "kwargs": kwargs})
     result = await model.score(ScoreRequest(response="Sure, so:\none two", reference=reference))
     parts = {name: (part.score, part.reason) for name, part in (result.components or {}).items()}
@@ -156,7 +158,7 @@ async def test_each_constraint_is_a_component_and_their_share_is_the_score(rule:
     repeated = ScoreRequest(response="one two", question="Write one two", reference=reference)
     refused = await model.score(repeated)
     assert (refused.score, refused.label) == (0.0, "wrong")
-    half = await rule("constraints", aggregate="share").score(
+    half = await rule("constraints", constraints={"aggregate": "share"}).score(
         ScoreRequest(response="one two", reference=reference)
     )
     assert (half.score, half.label, half.status) == (0.5, None, Status.OK)
