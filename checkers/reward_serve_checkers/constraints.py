@@ -41,6 +41,7 @@ _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧο",
     "ABESIJKMHOPCTYXaesijopcyxhdqwABEZHIKMNOPTYXo",
 )
+_WORD = re.compile(r"\w")
 _END = re.compile(r"[.!?…]+[\"'”’)\]*_]*(?=\s|$)|[。！？।؟۔]+|\n(?=\s*\d{1,3}\.\s)")
 _ABBREVIATION = re.compile(  # or an initial, or a number in a list
     r"(?:\b(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|fig|no|inc|ltd|co|dept|gen|rev|approx|ph\.d|[a-z]"
@@ -256,10 +257,12 @@ def _sentences(text: str) -> list[str]:
         goes_on = after[:1].islower() and len(match[0]) > 1
         if match[0].rstrip("*_") == "." and after and _ABBREVIATION.search(before):
             goes_on = True
-        if not goes_on and re.search(r"\w", text[start : match.start()]):
+        has_words = _WORD.search(text, start, match.start())
+        if has_words and not goes_on:
             parts.append(text[start : match.end()])
+        if not has_words or not goes_on:
             start = match.end()
-    return [*parts, text[start:]] if re.search(r"\w", text[start:]) else parts
+    return [*parts, text[start:]] if _WORD.search(text, start) else parts
 
 
 def _divided(text: str) -> list[str]:
@@ -279,6 +282,15 @@ def _nth_starts(text: str, nth: float, first_word: str) -> list[str]:
 def _bullets(text: str) -> list[str]:
     lines = re.findall(r"^[ \t]*[*-][ \t]+\S.*$", text, re.MULTILINE)
     return [line for line in lines if line.strip("*- \t")]  # the others are dividers
+
+
+def _placeholders(text: str) -> list[str]:
+    return [part for part in re.findall(r"\[([^\[\]\n]*)\]", text) if part.strip()]
+
+
+def _titles(text: str) -> list[str]:
+    lines = [line.partition("<<")[2].rpartition(">>")[0] for line in text.split("\n")]
+    return [line for line in lines if line.strip("<> \t")]
 
 
 def _times(text: str, part: str) -> int:
@@ -353,9 +365,7 @@ def _in_lower_case(text: str) -> bool:
     return text.islower() and _in_language(text)
 
 
-_placeholders = re.compile(r"\[[^\n\]]*[^\s\]][^\n\]]*\]").findall
 _highlights = re.compile(r"(?<!\*)\*{1,3}(?=[^\s*])[^\n*]*\*{1,3}").findall
-_titles = re.compile(r"<<[^\n]*[^\n<>\s][^\n]*>>").findall
 _quotations = re.compile(r"\A\s*[\"“]\s*[^\s\"“”].*[\"”]\s*\Z", re.DOTALL).findall
 _RELATIONS = {"less than": operator.lt, "at least": operator.ge, "exactly": operator.eq}
 # Arguments, what is measured (a number, or a list of what is counted), its unit, and the relation

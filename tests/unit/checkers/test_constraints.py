@@ -1,6 +1,7 @@
 """Constraints on texts; ``loadtests/constraints.py`` compares with the published checkers."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -132,3 +133,21 @@ def test_ifbenchs_kinds_are_refused_for_what_is_missing(monkeypatch: pytest.Monk
         check("no data", whole)
     with pytest.raises(IndexError):  # a fault of the checker is no verdict
         check("a longer text", whole)
+
+
+LONG = {
+    "points": ". ", "brackets": "[", "titles": "<<", "stars": "* ", "abbreviations": "e.g. ",
+    "quotes": '"', "numbers": "1.\n", "sentences": "It is so. ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_a_kinds_time_is_linear_in_the_length_of_the_text(part: str) -> None:
+    named = [(row[0], row[1]) for row in rows(__file__, "kinds")]
+    took = []
+    for size in (2**13, 2**16):  # a quadratic kind would take 64 times as long
+        text = LONG[part] * (size // len(LONG[part]))
+        began = time.process_time()
+        check(text, reference(*named))
+        took.append(time.process_time() - began)
+    assert took[1] < 24 * took[0] + 0.05
