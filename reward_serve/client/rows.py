@@ -76,7 +76,8 @@ def request_of(
         question: the question.
         rubric: the rubric.
         info: the row's ``extra_info``, whose ``split`` and ``index`` name the group; without
-            ``index`` it is ``judge_group``. ``judge_metadata`` is the request's metadata.
+            ``index`` it is ``judge_group``. ``judge_metadata`` is the request's metadata, with
+            ``data_source``, by which a service may choose the model.
     """
     fields = {
         "reference": texts_of(reference),
@@ -89,8 +90,12 @@ def request_of(
         request["group"] = f"{info.get('split', '')}/{info['index']}"
     elif info.get("judge_group"):
         request["group"] = info["judge_group"]
-    if keys := info.get("judge_metadata"):
-        request["metadata"] = dict(keys)
+    source = text_of(info.get("data_source"))
+    if keys := {
+        **({"data_source": source} if source else {}),
+        **(info.get("judge_metadata") or {}),
+    }:
+        request["metadata"] = keys
     return request
 
 

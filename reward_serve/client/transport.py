@@ -437,9 +437,8 @@ class HandleTransport(ServiceTransport):
         self._max_batch_items = served.get("max_batch_items", self._max_batch_items)
         # Behind a gateway, each model has an application of its own.
         handles = {name: handle_of(app, name) for name, app in served["applications"].items()}
-        self._dispatcher = Dispatcher(
-            handles, served["aliases"], grace_s=SERVICE_GRACE_S, detached=True
-        )
+        tables = served["aliases"], served.get("by_row")
+        self._dispatcher = Dispatcher(handles, *tables, grace_s=SERVICE_GRACE_S, detached=True)
         return self._dispatcher
 
 

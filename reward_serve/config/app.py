@@ -14,6 +14,19 @@ from reward_serve.config.base import ConfigError, Count, Section, faults_of
 from reward_serve.config.models import LENGTH, ModelConfig
 
 
+class ByRowConfig(Section):
+    """The model of a request that names none, by a field of its metadata."""
+
+    field: str = Field("data_source", min_length=1, description="the field of metadata")
+    models: dict[str, str] = Field(
+        min_length=1,
+        description="the field's value, or its beginning with a * at the end, to a model's name",
+    )
+    default: str | None = Field(
+        None, description="the model of rows that match nothing; null: they are invalid"
+    )
+
+
 class ServerConfig(Section):
     """The HTTP server."""
 
@@ -41,6 +54,9 @@ class ServerConfig(Section):
         default_factory=dict,
         description="alternative names of reward models; the hub id of a model's checkpoint is an "
         "alias by default, unless several models serve it",
+    )
+    by_row: ByRowConfig | None = Field(
+        None, description="requests choose a model by their data set; default: the first model"
     )
     compatible_with: set[Literal["openai", "openrlhf", "sglang", "slime"]] = Field(
         default_factory=set,
@@ -88,13 +104,18 @@ class _Args(Section):
         names = [model.name for model in self.models]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"models: two models are named {repeated[0]!r}; rename one")
-        for alias, name in self.server.aliases.items():
-            if alias in names:
-                raise ValueError(f"server.aliases.{alias}: is a model's name; remove the alias")
+        aliases, by_row = self.server.aliases, self.server.by_row
+        if taken := aliases.keys() & names:
+            alias = min(taken)
+            raise ValueError(f"server.aliases.{alias}: is a model's name; remove the alias")
+        named = {f"aliases.{alias}": name for alias, name in aliases.items()}
+        if by_row is not None:
+            named |= {f"by_row.models.{value}": name for value, name in by_row.models.items()}
+            named |= {"by_row.default": by_row.default} if by_row.default is not None else {}
+        for field, name in named.items():
             if name not in names:
                 raise ValueError(
-                    f"server.aliases.{alias}: no model is named {name!r}; choose from "
-                    f"{', '.join(names)}"
+                    f"server.{field}: no model is named {name!r}; choose from {', '.join(names)}"
                 )
         return self
 

@@ -65,7 +65,10 @@ class Ingress:
             name: handle_of(model, name) if isinstance(model, str) else model
             for name, model in models.items()
         }
-        self._dispatcher = Dispatcher(handles, self._server.aliases)
+        by_row = self._server.by_row
+        self._dispatcher = Dispatcher(
+            handles, self._server.aliases, by_row.model_dump() if by_row else None
+        )
         self._keys = keys
         self._key_limit = KeyLimit(self._server)
 
@@ -94,6 +97,7 @@ class Ingress:
             "models": list(applications),
             "applications": applications,
             "aliases": self._dispatcher.aliases,
+            "by_row": self._dispatcher.by_row,
             "max_batch_items": self._server.max_batch_items,
             "version": __version__,
         }

@@ -100,6 +100,7 @@ class Dispatcher:
     Args:
         models: the models' handles by name; items without ``model`` are sent to the first.
         aliases: alternative names of the models.
+        by_row: a ``ByRowConfig`` as plain data, for items without ``model``.
         grace_s: see ``DeploymentClient``.
         detached: see ``DeploymentClient``.
     """
@@ -108,6 +109,7 @@ class Dispatcher:
         self,
         models: Mapping[str, DeploymentHandle],
         aliases: Mapping[str, str] | None = None,
+        by_row: Mapping[str, Any] | None = None,
         *,
         grace_s: float = REPLICA_GRACE_S,
         detached: bool = False,
@@ -118,6 +120,8 @@ class Dispatcher:
         self._default = next(iter(models))
         self.aliases: Mapping[str, str] = aliases or {}
         """Alternative names of the models."""
+        self.by_row = by_row
+        """Which rows go to which models."""
         self.applications = {name: handle.app_name for name, handle in models.items()}
         """Reward model name to Serve application name."""
 
@@ -137,10 +141,32 @@ class Dispatcher:
             )
         return name
 
+    def _of_row(self, item: Any) -> str | None:
+        """The model of an item that names none; None is the default model.
+
+        Raises:
+            ValueError: the item's row matches none.
+        """
+        if self.by_row is None or not isinstance(item, dict):
+            return None
+        field, models = self.by_row["field"], self.by_row["models"]
+        metadata = item.get("metadata")
+        value = metadata.get(field) if isinstance(metadata, dict) else None
+        if isinstance(value, str):
+            begins = [k for k in models if k[-1:] == "*" and value.startswith(k[:-1])]
+            if key := value if value in models else max(begins, key=len, default=None):
+                return str(models[key])
+        if (default := self.by_row["default"]) is None:
+            raise ValueError(
+                f"metadata.{field}: {value!a:.80} is in no row of server.by_row.models "
+                f"({', '.join(models)}); send one of these, or model, or set server.by_row.default"
+            )
+        return str(default)
+
     async def score_each(
         self, items: Sequence[Any], deliver: Deliver, origin: Origin = UNKNOWN
     ) -> None:
-        """Score each item with the model that it names, and deliver each result when it is final.
+        """Score each item with the model that it or its row names; deliver final results.
 
         Args:
             items: score requests as plain data.
@@ -245,9 +271,12 @@ class Dispatcher:
             name = item.get("model") if isinstance(item, dict) else None
             name = name if isinstance(name, str) else None
             try:
-                model = self.pick(name)
+                model = self.pick(self._of_row(item) if name is None else name)
             except UnknownModelError as error:
                 refused[index] = failure(Status.INVALID, str(error), details=REFUSED)
+                continue
+            except ValueError as error:  # this row, and not all requests
+                refused[index] = failure(Status.INVALID, str(error))
                 continue
             addressed = item if name in (None, model) else {**item, "model": model}
             parts.setdefault(model, {})[index] = addressed

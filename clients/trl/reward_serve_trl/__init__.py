@@ -197,7 +197,8 @@ class _Judged:
         golds = _column(columns, self._reference, "reference") if self._reference else absent
         rubrics = _column(columns, self._rubric, "rubric") if self._rubric else absent
         questions = columns.get(self._question) if self._question else None
-        rows = zip(completions, golds, questions or absent, rubrics, strict=True)
+        sources = [{"data_source": cell} for cell in columns.get("data_source") or absent]
+        rows = zip(completions, golds, questions or absent, rubrics, sources, strict=True)
         requests = [request_of(_text(completion), *cells) for completion, *cells in rows]
         tools = self._tools or _schemas(getattr(_trainer(columns), "tools", None) or ())
         if (tools or self._turns) and self._group_size is None:
@@ -209,7 +210,10 @@ class _Judged:
                 for request, prompt, text in episodes
             ]
         pairs = zip(requests, self._keys(columns, len(requests)), strict=True)
-        requests = [{**request, **self._common, **key} for request, key in pairs]
+        requests = [
+            {**request, **self._common, **key, **_merged("metadata", request, key)}
+            for request, key in pairs
+        ]
         if self._group_size is None:
             results = await self._client.ascore_batch(requests)
         else:
@@ -239,6 +243,11 @@ class _Judged:
             sample = {"run": run, "step": step, "sample": f"{group}-{place}"}
             keys.append({"group": group, "metadata": sample})
         return keys
+
+
+def _merged(name: str, *fields: Mapping[str, Any]) -> dict[str, Any]:
+    mapping = {key: value for of in fields for key, value in of.get(name, {}).items()}
+    return {name: mapping} if mapping else {}
 
 
 def _column(columns: Mapping[str, Any], name: str, argument: str) -> Any:

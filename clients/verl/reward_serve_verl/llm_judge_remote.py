@@ -96,7 +96,12 @@ def compute_score_batched(
             reward = default_reward(source, solution_strs[row], ground_truths[row], info)
             scores[row] = reward["score"]
     for client, rows in by_client.items():
-        asked = [request_for(solution_strs[row], ground_truths[row], infos[row]) for row in rows]
+        asked = [
+            request_for(
+                solution_strs[row], ground_truths[row], infos[row], data_source=sources[row]
+            )
+            for row in rows
+        ]
         results = client.score_batch(asked)
         check_first_results(client, results)
         for row, result in zip(rows, results, strict=True):

@@ -138,6 +138,7 @@ def request_for(
     info: Mapping[str, Any],
     group_size: int | None = None,
     turns: str | None = None,
+    data_source: str | None = None,
 ) -> dict[str, Any]:
     """The scoring request for a row.
 
@@ -147,10 +148,12 @@ def request_for(
         info: the row's ``extra_info``.
         group_size: samples of a prompt, to judge them against each other.
         turns: see ``as_reward``; unless it is None, each assistant turn is scored too.
+        data_source: the row's data set, which is sent as metadata.
     """
     question = text_of(info.get("problem")) or text_of(info.get("question"))
     gold = references(ground_truth, info.get("prompt") or question, info)
-    request = request_of(response, gold, question, info.get("rubric"), info)
+    row = {"data_source": data_source, **info}
+    request = request_of(response, gold, question, info.get("rubric"), row)
     if group_size is None and (conversation := info.get(CONVERSATION)):
         request = conversation_of(request, conversation["messages"], conversation["tools"])
     if turns:
@@ -295,7 +298,8 @@ async def compute_score(
         fields |= {_TURNS[settings["turns"]]: "[]"} if settings.get("turns") else {}
         return fields | critique
     client, turns = client_for(info, settings), settings.get("turns")
-    request = request_for(solution_str, ground_truth, info, settings.get("group_size"), turns)
+    size = settings.get("group_size")
+    request = request_for(solution_str, ground_truth, info, size, turns, data_source)
     result = await client.ascore(request)
     check_first_results(client, [result])
     note_unused(info, result)
@@ -366,7 +370,9 @@ def check_first_rows(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, A
     def probe(row: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         info = row.get("extra_info") or {}
         truth = (row.get("reward_model") or {}).get("ground_truth")
-        asked = request_for(PROBE_RESPONSE, truth, info, turns=settings.get("turns"))
+        asked = request_for(
+            PROBE_RESPONSE, truth, info, None, settings.get("turns"), row.get("data_source")
+        )
         return client_for(info, settings), asked
 
     judged = (row for row in rows if is_judged(str(row.get("data_source")), settings))

@@ -6,12 +6,14 @@ from typing import Any, Final
 import yaml
 
 from deployments.local import APP, ROOT
+from tests.service.docs.pages import DOCS, blocks
 
 RULES: Final = "rules"
 SEVERAL: Final = "several"
 GATEWAY: Final = "gateway"
 GUARDED: Final = "guarded"
 SHARED: Final = "shared"
+MIXED: Final = "mixed"
 MISSING: Final = "missing"  # its replica cannot start
 
 OWN = "tests.own_functions"
@@ -57,6 +59,14 @@ def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
     return config
 
 
+def mixed() -> dict[str, Any]:
+    """The cookbook's application, with a tenth of a core for each model."""
+    page = blocks(DOCS / "cookbook/mixed.md")
+    (text,) = (block.text for block in page if block.title == "mixed.yaml")
+    args: dict[str, Any] = yaml.safe_load(text)["applications"][0]["args"]
+    return {**args, "models": [{**model, **_FEW} for model in args["models"]]}
+
+
 # What costs no model: one of each, of which the first is the default.
 RULE_MODELS = [
     rule("rule", "gsm8k"),
@@ -92,6 +102,7 @@ BESIDE: dict[str, dict[str, Any]] = {
         "models": [function_rule("busy", "works", max_concurrent_items=8, max_queued_items=72)],
         "server": {"api_keys_env": KEYS_VARIABLE},
     },
+    MIXED: mixed(),
     MISSING: {"models": [function_rule("own", "no_such")]},
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ def rule() -> Iterator[Rule]:
 
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 PATTERN = {"regex": r"A: (\S+)|B: (\S+)"}
+NO_COMMA = '{"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}'
 # Verifier, response, reference, score, rule, the words of the response that were compared.
 TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("gsm8k", "9 * 2 = 18\n#### 18\n", "#### 18", 1.0, "marker_matches", "18"),
@@ -70,6 +72,11 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("json_schema", '{"a": 18}', '{"required": ["a"]}', 1.0, "schema_fits", '{"a": 18}'),
     ("json_schema", f'"{"a" * 40}!"', '{"pattern": "^(a+)+$"}', None, "too_slow", None),
     ("json_schema", "[" * 9999, "true", None, "not_computed", None),
+    ("code", "print(5)", '{"inputs": [""], "outputs": ["5"]}', 1.0, "tests_pass", None),
+    ("code", "<think>print(5)", '{"inputs": []}', None, "unfinished_thinking", None),
+    ("constraints", "<think>a, b</think>Yes.", NO_COMMA, 1.0, "constraints", None),
+    ("constraints", "Yes, sir.", NO_COMMA, 0.0, "constraints", None),
+    ("constraints", "<think>Yes", NO_COMMA, None, "unfinished_thinking", None),
     ("math", r"$\frac{1}{2}$", "0.5", 1.0, "", r"$\frac{1}{2}$"),
     ("math", r"So $\frac{1}{2}$", "0.5", None, "no_marker", None),
     ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
@@ -113,7 +120,9 @@ async def test_what_a_verifier_proves_is_the_score_and_what_it_cannot_is_no_zero
     assert (verdict.source, verdict.label) == (
         (None, None) if abstains else ("rule", "right" if score else "wrong")
     )
-    assert verdict.reason == (f"the verifier abstains: {why}" if abstains else None)
+    broken = next((p.reason for p in (verdict.components or {}).values() if not p.score), None)
+    assert abstains or (verdict.reason is None) == (broken is None)
+    assert not abstains or verdict.reason == f"the verifier abstains: {why}"
     assert verdict.fingerprint == model.describe()["fingerprint"]
     assert f"verifier={verifier};" in (verdict.fingerprint or "")
     assert trace.rule is not None
@@ -132,12 +141,68 @@ def test_every_verifier_is_tested_and_documented() -> None:
     assert re.findall(r"`(\w+)`", " ".join(cells)) == names
 
 
+PLACES = range(1, 1 + len(os.sched_getaffinity(0)))
+TESTS = json.dumps({"inputs": ["1", "2", "3"], "outputs": ["1", "2", "x"]})
+
+
+@pytest.mark.parametrize(("aggregate", "score"), [("all", 0.0), ("share", 2 / 3)])
+async def test_each_test_of_a_program_is_a_component_and_the_first_that_fails_the_reason(
+    rule: Rule, aggregate: str, score: float
+) -> None:
+    model = rule("code", code={"aggregate": aggregate})
+    request = ScoreRequest(response="print(input())", reference=[TESTS, TESTS.replace("1", "0")])
+    result = await model.score(request)
+    assert (result.score, result.reason) == (score, "test_3: gave '3\\n' for 'x'")
+    parts = {name: part.score for name, part in (result.components or {}).items()}
+    assert parts == {"test_1": 1.0, "test_2": 1.0, "test_3": 0.0}
+    blank = await model.score(ScoreRequest(response="```\n```", reference=TESTS))
+    assert (blank.score, blank.reason) == (0.0, "test_1: no program")
+
+
+async def test_programs_whose_callers_have_gone_leave_their_places(rule: Rule) -> None:
+    model, quick = rule("code"), ScoreRequest(response="1", reference=TESTS)
+    assert (await model.score(quick)).score == 0.0
+    asleep = [
+        ScoreRequest(response=f"import time; time.sleep({n}9)", reference=TESTS) for n in PLACES
+    ]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await asyncio.gather(*map(model.score, asleep))
+    async with asyncio.timeout(8):
+        assert (await model.score(quick)).score == 0.0
+
+
+async def test_a_server_for_programs_that_is_gone_is_an_error(rule: Rule) -> None:
+    model = rule("code", code={"sandbox_url": "http://127.0.0.1:9/run_code", "language": "cpp"})
+    result = await model.score(ScoreRequest(response="x", reference=TESTS))
+    assert (result.score, result.status) == (None, Status.ERROR)
+    assert "http://127.0.0.1:9/run_code failed" in (result.reason or "")
+
+
 @pytest.mark.parametrize(("verifier", "reference", "message"), rows(__file__, "unusable"))
 async def test_a_reference_that_the_verifier_cannot_use_is_refused(
     rule: Rule, verifier: str, reference: Any, message: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=f"reference: {message}"):
         await rule(verifier).score(ScoreRequest(response="#### 18", reference=reference))
+
+
+async def test_each_constraint_is_a_component_and_their_share_is_the_score(rule: Rule) -> None:
+    names = ["punctuation:no_comma", "length_constraints:number_words"]
+    kwargs = [{}, {"num_words": 3, "relation": "at least"}]
+    model = rule("constraints", constraints={"aggregate": "share", "loose": True})
+    reference = json.dumps({"instruction_id_list": names, "kwargs": kwargs})
+    result = await model.score(ScoreRequest(response="Sure, so:\none two", reference=reference))
+    parts = {name: (part.score, part.reason) for name, part in (result.components or {}).items()}
+    assert parts == {names[0]: (1.0, "0 commas"), names[1]: (1.0, "4 words")}
+    assert (result.score, result.source) == (1.0, "rule")
+    repeated = ScoreRequest(response="one two", question="Write one two", reference=reference)
+    refused = await model.score(repeated)
+    assert (refused.score, refused.label) == (0.0, "wrong")
+    half = await rule("constraints", constraints={"aggregate": "share"}).score(
+        ScoreRequest(response="one two", reference=reference)
+    )
+    assert (half.score, half.label, half.status) == (0.5, None, Status.OK)
 
 
 async def test_a_hostile_response_costs_a_bounded_time_and_no_score(rule: Rule) -> None:

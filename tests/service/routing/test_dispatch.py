@@ -187,6 +187,38 @@ async def test_items_of_a_batch_go_each_to_its_model() -> None:
         assert answers[2]["reason"] == "model: no model is named 'rul'; choose from judge, rule"
 
 
+BY_ROW = {"openai/gsm8k": "judge", "code_*": "rule", "code_b*": "judge"}
+ROWS = ["openai/gsm8k", "code_a", "code_b", "gsm8k", "openai/gsm8k2", "", None, 3, "code_*"]
+HOMES = ["judge", "rule", "judge", None, None, None, None, None, "rule"]
+
+
+@pytest.mark.parametrize("default", [None, "rule"])
+async def test_a_row_has_its_data_sets_model(default: str | None) -> None:
+    handles: Any = {name: FakeHandle(name, lambda: None) for name in ("judge", "rule")}
+    by_row = {"field": "data_source", "models": BY_ROW, "default": default}
+    mixed = Dispatcher(handles, {"alias": "judge"}, by_row)
+    items: list[Any] = [{**GOOD, "metadata": {"data_source": row}} for row in ROWS]
+    named = [{**items[1], "model": "alias"}, {**items[3], "model": "judge"}]
+    results = await mixed.score_batch([*items, {**GOOD}, *named, {**items[0], "model": "x"}])
+    homes = [*(home or default for home in [*HOMES, None]), "judge", "judge", None]
+    assert [result["model"] for result in results] == homes
+    for result, home in zip(results, homes, strict=True):
+        assert (result["status"], result["score"]) == (("ok", 1.0) if home else ("invalid", None))
+    assert results[-1]["details"] == {"refused": True}, "a model that is not there ends a run"
+    unmatched = results[3]
+    if default is None:
+        assert unmatched["reason"] == (
+            "metadata.data_source: 'gsm8k' is in no row of server.by_row.models (openai/gsm8k, "
+            "code_*, code_b*); send one of these, or model, or set server.by_row.default"
+        )
+        assert unmatched["details"] is None
+        assert unmatched["metadata"] == {"data_source": "gsm8k"}
+        explained = await mixed.explain(items[3])
+        assert explained["result"]["status"] == "invalid"
+    group = {"responses": ["a", "b"], "metadata": {"data_source": "code_a"}}
+    assert (await mixed.score_group(group))["results"][0]["model"] == "rule"
+
+
 async def test_an_explanation_and_a_group_are_of_the_model_that_they_name() -> None:
     body = {"question": "?", "responses": ["a", "aa"], "id": "g"}
     reply = await dispatcher().score_group({**body, "model": "rule"})

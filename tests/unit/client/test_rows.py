@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reward_serve.client.rows import text_of, texts_of
+from reward_serve.client.rows import request_of, text_of, texts_of
 
 
 class Ambiguous:
@@ -44,3 +44,12 @@ def test_a_missing_cell_has_no_text(cell: object) -> None:
 )
 def test_a_cells_gold_answers(cell: Any, texts: list[str]) -> None:
     assert texts_of(cell) == texts
+
+
+@pytest.mark.parametrize("source", [None, math.nan, "", "openai/gsm8k"])
+def test_a_requests_metadata_has_its_data_set_and_the_samples_keys(source: Any) -> None:
+    of_row = {"data_source": "openai/gsm8k"} if source == "openai/gsm8k" else {}
+    assert request_of("18", info={"data_source": source}).get("metadata", {}) == of_row
+    keys = {"step": 3, "data_source": "own"}
+    both = request_of("18", info={"data_source": source, "judge_metadata": keys})
+    assert both["metadata"] == {**of_row, **keys}

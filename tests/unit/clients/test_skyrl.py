@@ -47,12 +47,13 @@ def test_the_service_decides_in_one_turn(service: FakeService) -> None:
 def test_a_request_has_its_samples_keys_and_the_rows_group_first(service: FakeService) -> None:
     keys = {"run": "a", "step": 3, "sample": "7_0"}
     bare = {"reward_spec": {"ground_truth": "18"}}
-    for columns in (row(), bare):
+    for columns in (row(), {**bare, "data_source": "openai/gsm8k"}):
         extras = {**columns, "judge_metadata": keys, "judge_group": "7"}
         GSM8kJudgeEnv({"url": service.url}, extras).step(RIGHT)
 
     asked = [call.body["requests"][0] for call in service.calls]
-    assert [request["metadata"] for request in asked] == [keys] * 2
+    of_row = {"data_source": "openai/gsm8k"}
+    assert [request["metadata"] for request in asked] == [keys, {**of_row, **keys}]
     assert [request["group"] for request in asked] == ["train/7", "7"]
 
 

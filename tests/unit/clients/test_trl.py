@@ -153,6 +153,16 @@ async def test_samples_are_keyed_by_their_place_in_the_whole_step(service: FakeS
     assert await keys(log_metric=None) == [(7, None)] * 2  # of trainers that show their state alone
 
 
+async def test_a_column_data_source_is_sent_beside_the_samples_keys(service: FakeService) -> None:
+    state = SimpleNamespace(global_step=7)
+    columns: dict[str, Any] = {"answer": ["18"] * 2, "data_source": ["openai/gsm8k", None]}
+    for others in ({}, {"trainer_state": state}):
+        await called([judge_reward(url=service.url)], ["#### 18"] * 2, **columns, **others)
+    sent = [request.get("metadata") for call in service.calls for request in call.body["requests"]]
+    of_row, keys = {"data_source": "openai/gsm8k"}, {"step": 7}
+    assert sent == [of_row, None, {**of_row, **keys}, keys]
+
+
 async def test_each_component_is_a_column_with_none_if_absent(service: FakeService) -> None:
     def result(**scores: float | None) -> dict[str, Any]:
         parts = {

@@ -158,6 +158,18 @@ def test_a_run_ends_at_a_refusal(service: FakeService, row: dict[str, Any], reas
         check_first_rows([good, row], {"url": service.url})
 
 
+def test_a_rows_data_set_is_sent_with_it(addressed: FakeService) -> None:
+    scored(RIGHT, source="openai/gsm8k")
+    scored(RIGHT, source="openai/gsm8k", info={"judge_metadata": {"step": 3}})
+    check_first_rows([{"data_source": "mmlu", "reward_model": {"ground_truth": "18"}}], {})
+    drop_in.compute_score(JUDGED, RIGHT, "18")
+    drop_in.compute_score(None, RIGHT, "18")
+    sent = [r.get("metadata") for call in addressed.calls for r in call.body["requests"]]
+    of_row = {"data_source": "openai/gsm8k"}
+    others = [{"data_source": "mmlu"}, {"data_source": JUDGED}, None]
+    assert sent == [of_row, {**of_row, "step": 3}, *others]
+
+
 def test_a_run_begins_without_its_service(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"url": dead_url(), "timeout_s": 1, "on_failure": "rule"}
     check_first_rows([{"reward_model": {"ground_truth": "18"}}], settings)
