@@ -45,7 +45,7 @@ help:  ## Show the targets
 
 setup: $(STAMP)  ## Build .venv (done by the other targets when needed)
 
-$(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml lab/pyproject.toml judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
+$(STAMP): requirements/dev.txt pyproject.toml answers/pyproject.toml checkers/pyproject.toml lab/pyproject.toml judge/pyproject.toml $(wildcard clients/*/pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	    { echo "$(PYTHON) is not Python 3.11: name one, as in make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -60,7 +60,7 @@ demo: $(STAMP)  ## Deploy the bundled judge, score a labelled file (DATA= OUT= R
 serve: $(STAMP)  ## Serve the bundled judge on 127.0.0.1:8000 until interrupted (ARGS="MODEL --port 8001")
 	$(BIN)/python -m reward_serve serve $(ARGS)
 
-WHEELS := . answers lab judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
+WHEELS := . answers checkers lab judge $(patsubst %/pyproject.toml,%,$(wildcard clients/*/pyproject.toml))
 
 image:  ## Build the CPU container, have it score once (needs Docker)
 	NAME=reward-serve-image deploy/containers/run.sh
@@ -137,7 +137,8 @@ format: $(STAMP)  ## Rewrite files in the project's format
 
 LOCK := pip compile --quiet --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 CPU_LOCK := $(LOCK) --python-version 3.11 --override requirements/overrides.txt \
-    --override requirements/cpu-overrides.txt --no-emit-package reward-serve-answers --extra serve --extra bundled --extra remote
+    --override requirements/cpu-overrides.txt --no-emit-package reward-serve-answers --no-emit-package reward-serve-checkers \
+    --extra checkers --extra serve --extra bundled --extra remote
 
 lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(CPU_LOCK) -o requirements/cpu.txt pyproject.toml requirements/cpu.in
@@ -146,7 +147,7 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	    requirements/cpu.in
 	env -u UV_FIND_LINKS -u UV_TORCH_BACKEND $(UV) $(LOCK) --python-version 3.12 \
 	    --python-platform x86_64-manylinux_2_35 --override requirements/overrides.txt \
-	    --no-emit-package reward-serve-answers --extra serve --extra vllm --extra bundled --extra remote \
+	    --no-emit-package reward-serve-answers --no-emit-package reward-serve-checkers --extra checkers --extra serve --extra vllm --extra bundled --extra remote \
 	    -o requirements/cuda.txt pyproject.toml
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in

@@ -7,7 +7,7 @@ RUN pip install --no-cache-dir uv==0.13.8 && uv venv /opt/reward_serve
 COPY requirements/cuda.txt /tmp/cuda.txt
 RUN uv pip install --no-cache --python /opt/reward_serve --no-deps -r /tmp/cuda.txt
 COPY . /src
-RUN uv pip install --no-cache --python /opt/reward_serve --no-deps /src /src/answers /src/judge
+RUN uv pip install --no-cache --python /opt/reward_serve --no-deps /src /src/answers /src/checkers /src/judge
 
 FROM python:3.12-slim-bookworm
 # Triton compiles its launchers with a C compiler when a kernel first runs.

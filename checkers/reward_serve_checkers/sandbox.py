@@ -1,0 +1,292 @@
+"""A process in a sandbox of sandlock: Landlock, seccomp and limits, without root or a container.
+
+It reads the standard library and runs Python. It has no network, no other file, no other process
+and nothing of the environment, and it ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import sys
+import sysconfig
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from reward_serve_checkers import inside
+
+WALL = 3  # real time of a test, in CPU time limits
+_POLL_S = 0.02
+_CHUNK = 2**16
+_TAIL = 2**12  # kept of what the process writes to stderr
+_MIN_ABI = 4
+
+_INSIDE = Path(inside.__file__).read_text(encoding="utf-8")
+# Fixed hashes: a program that prints a set gets the same score each time.
+_PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-X", "int_max_str_digits=0", "-c", _INSIDE)
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+# What Landlock does not govern: attributes of files, priorities, and signals before Linux 6.12.
+_DENIED = (
+    "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
+    "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
+    "sched_setscheduler sched_setattr sched_setparam sched_setaffinity ioprio_set inotify_init1 "
+    "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal "
+)
+if platform.machine() == "x86_64":
+    _DENIED += "chmod chown lchown utime utimes futimesat inotify_init"
+
+
+class SandboxError(RuntimeError):
+    """The sandbox failed, so nothing is known about the program."""
+
+
+class StoppedError(Exception):
+    """The program ended, or was ended, without an answer."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a program.
+
+    Attributes:
+        test_s: time of a test: CPU time, or a third of the real time if that is more.
+        total_s: time of all tests, measured likewise.
+        memory_mib: address space of each process, in MiB.
+    """
+
+    test_s: float = 6.0
+    total_s: float = 18.0
+    memory_mib: int = 512
+
+
+class Clock:
+    """Measures the time of tests by the CPU time of the processes, which it kills at last."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._processes: list[Process] = []
+        self._earlier_s = self._cpu_s = self._ended_cpu_s = 0.0
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in list(self._processes):
+            process.close()
+
+    def add(self, process: Process) -> None:
+        """Measure this process too."""
+        self._processes.append(process)
+
+    def remove(self, process: Process) -> None:
+        """The process has ended."""
+        if process in self._processes:
+            self._ended_cpu_s += process.cpu_s()
+            self._processes.remove(process)
+
+    def start_test(self) -> None:
+        """Begin the next test; raises ``StoppedError`` if all together took too long."""
+        self._earlier_s += self._test_s()
+        self._cpu_s, self._began = self._total_cpu_s(), time.monotonic()
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``StoppedError`` if the test, or all together, took too long."""
+        test_s = self._test_s()
+        if test_s > self._limits.test_s:
+            raise StoppedError(f"took longer than {self._limits.test_s:g} s")
+        if self._earlier_s + test_s > self._limits.total_s:
+            raise StoppedError(f"all tests together took longer than {self._limits.total_s:g} s")
+
+    def left_real_s(self) -> float:
+        """What the test has left in real time, at least a moment."""
+        left_s = self._limits.test_s * WALL - (time.monotonic() - self._began)
+        return max(left_s, _POLL_S)
+
+    def _test_s(self) -> float:
+        real_s = time.monotonic() - self._began
+        return max(self._total_cpu_s() - self._cpu_s, real_s / WALL)
+
+    def _total_cpu_s(self) -> float:
+        return self._ended_cpu_s + sum(process.cpu_s() for process in self._processes)
+
+
+class Process:
+    """A sandboxed interpreter that runs ``inside`` in one of its modes.
+
+    Args:
+        mode: of ``inside``.
+        source: what it runs.
+        folder: its empty working folder.
+        clock: measures its time.
+        limits: its memory.
+
+    Raises:
+        SandboxError: it could not be started.
+    """
+
+    def __init__(self, mode: str, source: str, folder: str, clock: Clock, limits: Limits) -> None:
+        try:
+            from sandlock.sandbox import StdioMode
+
+            self._sandbox = _sandbox(folder)
+            command = [_interpreter(), *_PYTHON, mode, str(limits.memory_mib)]
+            self._process = self._sandbox.popen(command, *[StdioMode.PIPED] * 3)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            raise SandboxError(f"the sandbox did not start: {error}") from error
+        self._clock = clock
+        self._clock_id: int | None = (
+            ~self._process.pid << 3
+        ) | 2  # its CPU time: clock_getcpuclockid(3)
+        self._known_cpu_s = 0.0
+        self._unsent, self._output, self._errors = bytearray(), bytearray(), b""
+        self._ready = self._closing = False
+        self._readable = [self._process.stdout, self._process.stderr]
+        os.set_blocking(self._process.stdin.fileno(), False)
+        clock.add(self)
+        self.send(source.encode("utf-8", "surrogatepass"))
+
+    def cpu_s(self) -> float:
+        """CPU time until now, in seconds."""
+        if self._clock_id is not None:
+            with suppress(OSError):
+                self._known_cpu_s = time.clock_gettime(self._clock_id)
+        return self._known_cpu_s
+
+    def send(self, data: bytes) -> None:
+        """Send a frame."""
+        self._unsent += inside.frame(data)
+
+    def line(self, limit: int) -> bytes:
+        """The next line, of at most so many bytes; raises ``StoppedError`` if there is none."""
+        while (end := self._output.find(b"\n")) < 0:
+            if self._process.stdout not in self._readable:
+                raise StoppedError(self._ending() or "ended before it answered")
+            self._move(limit)
+        line = bytes(self._output[:end])
+        del self._output[: end + 1]
+        return line
+
+    def output(self, sent: bytes, limit: int) -> bytes:
+        """All that it writes for this input, of at most so many bytes.
+
+        Raises:
+            StoppedError: it took too long, wrote more, or failed.
+        """
+        self._unsent += sent
+        self._closing = True
+        while self._process.stdout in self._readable:
+            self._move(limit)
+        if ending := self._ending():
+            raise StoppedError(ending)
+        return bytes(self._output)
+
+    def _move(self, limit: int) -> None:
+        """Write and read what is possible in a moment."""
+        stdin = self._process.stdin
+        waiting = [] if stdin.closed or not (self._unsent or self._closing) else [stdin]
+        readable, writable, _ = select.select(self._readable, waiting, [], _POLL_S)
+        for stream in readable:
+            data = os.read(stream.fileno(), _CHUNK)
+            if not data:
+                self._readable.remove(stream)
+            elif stream is self._process.stderr:
+                self._errors = (self._errors + data)[-_TAIL:]
+            else:
+                self._output += data
+        if not self._ready and self._output:
+            self._ready = True
+            del self._output[: len(inside.READY)]
+        if len(self._output) > limit:
+            raise StoppedError(f"wrote more than {limit} bytes")
+        if writable:
+            try:
+                del self._unsent[: os.write(stdin.fileno(), self._unsent[:_CHUNK])]
+            except BrokenPipeError:
+                self._unsent.clear()
+            if self._closing and not self._unsent:
+                stdin.close()
+        self._clock.check()
+
+    def _ending(self) -> str:
+        """How the process failed, once its output has ended; nothing if it did not."""
+        self.cpu_s()
+        result = self._process.wait(timeout=self._clock.left_real_s())
+        self._clock_id = None
+        errors = self._errors.decode(errors="replace").strip()
+        if result.error or not self._ready:
+            raise SandboxError(f"the sandbox failed ({result.error or errors[-300:]})")
+        if result.success:
+            return ""
+        if result.reason is not None and result.reason.name == "TIMEOUT":
+            return "did not end"
+        last = errors.rpartition("\n")[2][:300]
+        return last or (
+            f"ended with exit code {result.exit_code}" if result.exit_code > 0 else "was killed"
+        )
+
+    def close(self) -> None:
+        """Kill the process."""
+        self._clock.remove(self)
+        self._clock_id = None
+        self._process.__exit__(None, None, None)
+
+
+def _sandbox(folder: str) -> Any:
+    from sandlock import Protection, Sandbox
+
+    library = sysconfig.get_path("stdlib")
+    readable = [*_LIBRARIES, _interpreter(), library, str(Path(library).parent), folder]
+    return Sandbox(
+        fs_readable=[path for path in readable if Path(path).exists()] + ["/dev/urandom"],
+        fs_writable=[os.devnull],
+        cwd=folder,
+        clean_env=True,
+        env=_ENVIRONMENT,
+        max_processes=1,
+        max_open_files=64,
+        extra_deny_syscalls=_DENIED.split(),
+        # Landlock has these since Linux 6.10 and 6.12; seccomp denies as much.
+        allow_degraded=[
+            Protection.FS_IOCTL_DEV,
+            Protection.SIGNAL_SCOPE,
+            Protection.ABSTRACT_UNIX_SOCKET_SCOPE,
+        ],
+    )
+
+
+def _interpreter() -> str:
+    return os.path.realpath(sys.executable)
+
+
+def sandbox_fault() -> str | None:
+    """Why programs cannot run in a sandbox on this machine, with the remedy; None if they can."""
+    try:
+        from sandlock import landlock_abi_version
+    except (ImportError, OSError) as error:
+        return f"sandlock is not usable ({error}); pip install 'reward-serve-checkers[sandbox]'"
+    if (version := landlock_abi_version()) < _MIN_ABI:
+        return (
+            f"Linux {platform.release()} offers Landlock ABI {max(0, version)}, and {_MIN_ABI} is "
+            "needed; use Linux 6.7 or later, with landlock in /sys/kernel/security/lsm and a "
+            "container that permits it, or a SandboxFusion server"
+        )
+    limits = Limits()
+    try:
+        with tempfile.TemporaryDirectory() as folder, Clock(limits) as clock:
+            output = Process("stdin", "print(6 * 7)", folder, clock, limits).output(b"", _TAIL)
+    except (SandboxError, StoppedError) as error:
+        output = str(error).encode()
+    if output == b"42\n":
+        return None
+    return (
+        f"a program that prints 42 gave {output[-300:]!a} in the sandbox; let the container use "
+        "seccomp and Landlock, or use a SandboxFusion server"
+    )
