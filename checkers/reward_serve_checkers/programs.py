@@ -1,7 +1,10 @@
-"""Runs a response's program against its tests, in the forms in which data sets keep them.
+r"""Runs a response's program against its tests, in the forms in which data sets keep them.
 
-The expected results are compared here, outside the program's process. Where a test is code, it runs
-in a process of its own, in which the program's functions are calls of the program's process.
+    check("```python\nprint(int(input()) + 1)```", '{"inputs": ["1"], "outputs": ["2"]}')
+
+Results are compared here, outside the program's process. Where a test is code, it runs in a process
+of its own, in which the program's functions are calls of the program's process. On a SandboxFusion
+server it has no process of its own, so that there a program can pass by looking for the test.
 """
 
 from __future__ import annotations
@@ -11,32 +14,40 @@ import builtins
 import json
 import math
 import re
+import secrets
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from reward_serve_checkers.inside import UnsendableError, plain, value_of
-from reward_serve_checkers.sandbox import Clock, Limits, Process, StoppedError
+from reward_serve_checkers.fusion import RemoteProcess
+from reward_serve_checkers.inside import plain, value_of
+from reward_serve_checkers.sandbox import (
+    Clock,
+    Limits,
+    Process,
+    SandboxBusyError,
+    StoppedError,
+)
 
 _SPARE = 2**16  # bytes that a program may write beyond the expected ones
-_CODE_REPLY = 2**20  # bytes of one reply of a function or a test, if the test is code
+_REPLY = 2**18  # bytes of a result, if the tests do not say which they expect
 _DECIMAL = re.compile(rb"[+-]?\d{1,40}\.?\d{0,40}(?:[eE][+-]?\d{1,3})?")
 _FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*")
 _FORMS = (
     'send JSON: {"inputs": [...], "outputs": [...]}, with "fn_name" for a function; a list of '
     'assertions; {"test": ..., "entry_point": ...}; or {"setup": ..., "query": ...} for SQL'
 )
-_SQL = """
+_SQL = b"""
 import sqlite3
 def rows(setup, query):
     database = sqlite3.connect(":memory:")
     database.executescript(setup)
     return database.execute(query).fetchall()
 """
-_PYTHON = ("python", "python3", "py")
 
 
 class UnusableTestsError(ValueError):
@@ -61,40 +72,100 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Tests:
-    """Tests of a program, in one of their forms.
+    """Tests of a program.
 
     Attributes:
-        pairs: of a program that reads and writes: its input and the expected output.
-        calls: of functions.
-        codes: of functions: code that raises if the test fails.
-        setup: code that runs before ``codes``.
-        names: what ``codes`` calls, and the program's name of it.
-        databases: of an SQL query: the SQL that makes each database.
-        query: the gold query.
+        form: of the cases. ``output``: input and expected output; ``call``: ``Call``; ``code``:
+            code that raises if the test fails; ``query``: the SQL that makes a database.
+        cases: at least one.
+        setup: of codes: the code before them. Of databases: the gold query.
+        names: what codes call, with the program's name of it.
     """
 
-    pairs: Sequence[tuple[str, str]] = ()
-    calls: Sequence[Call] = ()
-    codes: Sequence[str] = ()
+    form: str
+    cases: Sequence[Any]
     setup: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
-    databases: Sequence[str] = ()
-    query: str = ""
-
-    def __len__(self) -> int:
-        return len(self.pairs or self.calls or self.codes or self.databases)
 
 
-def last_program(response: str, languages: Sequence[str] = _PYTHON) -> str:
-    """The last block fenced as one of the languages, else the last one, else the whole text."""
+def report(response: str, reference: str, settings: str) -> dict[str, Any]:
+    """``check`` for another process: strings to JSON, with the settings as JSON.
+
+    Returns:
+        ``outcomes``, each a list of passed and reason, and how many ``tests`` there are; or a
+        reason: ``unusable`` tests, a ``busy`` sandbox, or what ``failed``.
+    """
+    keywords = json.loads(settings)
+    limits = Limits(**keywords.pop("limits"))
+    try:
+        outcomes, tests = check(response, reference, limits=limits, **keywords)
+    except UnusableTestsError as error:
+        return {"unusable": str(error)}
+    except SandboxBusyError as error:
+        return {"busy": str(error)}
+    except Exception as error:  # a fault of ours says nothing about the program
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {"outcomes": outcomes, "tests": tests}
+
+
+def check(
+    response: str,
+    reference: str,
+    *,
+    limits: Limits = Limits(),  # noqa: B008  # it is frozen
+    all_needed: bool = False,
+    language: str = "python",
+    url: str | None = None,
+) -> tuple[list[Outcome], int]:
+    """Run the response's program against the tests, one after the other.
+
+    Args:
+        response: has the program, in a fenced block or as a whole.
+        reference: the tests, as JSON.
+        limits: of the time of the tests, and the memory.
+        all_needed: stop at the first test that fails.
+        language: of the program, in SandboxFusion's names; without a URL, Python.
+        url: of a SandboxFusion server's ``/run_code``; None: the sandbox of this machine.
+
+    Returns:
+        The outcomes of the tests that were run, and how many tests there are.
+
+    Raises:
+        UnusableTestsError: the reference holds no tests, or they fail by themselves.
+        SandboxError: the sandbox failed; ``SandboxBusyError`` if it has no capacity.
+    """
+    tests = read_tests(reference)
+    program = last_program(response, "sql" if tests.form == "query" else language)
+    if not program.strip():
+        return [Outcome(False, "no program")], len(tests.cases)
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory() as folder, Clock(limits) as clock:
+        start: Callable[..., Process | RemoteProcess] = partial(Process, folder=folder, clock=clock)
+        if url is not None:
+            start = partial(RemoteProcess, url=url, language=language, clock=clock)
+        run = _Run(program.encode("utf-8", "replace"), tests, start)
+        for case in tests.cases:
+            try:
+                clock.start_test()
+                outcome = run.outcome(case)
+            except StoppedError as stopped:
+                run.stop()
+                outcome = Outcome(False, str(stopped))
+            outcomes.append(outcome)
+            if all_needed and not outcome.passed:
+                break
+    return outcomes, len(tests.cases)
+
+
+def last_program(response: str, language: str) -> str:
+    """The last block fenced as this language, else the last one, else the whole text."""
     blocks: dict[bool, list[str]] = {}
     fence = ""
     for line in response.split("\n"):
         match = _FENCE.fullmatch(line.strip())
         if match and not fence:
             fence = match[1]
-            block = list[str]()
-            blocks[match[2].lower() in languages] = block
+            block = blocks[match[2].lower() in (language, language[:2], f"{language}3")] = []
         elif match and match[1].startswith(fence) and not match[2]:
             fence = ""
         elif fence:
@@ -107,10 +178,10 @@ def read_tests(reference: str) -> Tests:
     """The tests of a reference; raises ``UnusableTestsError`` if it holds none."""
     try:
         tests = _tests(json.loads(reference))
-    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         fault = f"holds no usable tests ({type(error).__name__}: {error})"
         raise UnusableTestsError(f"{fault[:300]}; {_FORMS}") from None
-    if not len(tests):
+    if not tests.cases:
         raise UnusableTestsError(f"holds no tests; {_FORMS}")
     return tests
 
@@ -120,25 +191,25 @@ def _tests(data: Any) -> Tests:
         case {"inputs": list(inputs), "outputs": list(outputs)}:
             pairs = list(zip(inputs, outputs, strict=True))
             if name := data.get("fn_name"):
-                return Tests(calls=[_call(str(name), *pair) for pair in pairs])
-            return Tests(pairs=[(_text(given), _text(expected)) for given, expected in pairs])
+                return Tests("call", [_call(str(name), *pair) for pair in pairs])
+            return Tests("output", [(_text(given), _text(expected)) for given, expected in pairs])
         case [{"input": _, "output": _}, *_]:  # LiveCodeBench's own
             name = (data[0].get("metadata") or {}).get("func_name")
             fields = {"fn_name": name if data[0].get("testtype") != "stdin" else None}
-            fields |= {f"{key}s": [test[key] for test in data] for key in ("input", "output")}
-            return _tests(fields)
+            return _tests(
+                fields | {f"{k}s": [test[k] for test in data] for k in ("input", "output")}
+            )
         case {"test": str(test), "entry_point": str(name)}:
-            prompt = str(data.get("prompt") or "")
-            return _of_codes([f"{test}\ncheck(candidate)"], prompt, {"candidate": name, name: name})
+            code = f"{test}\ncheck(candidate)"
+            return _of_codes([code], data.get("prompt", ""), {"candidate": name, name: name})
         case {"test_list": list(codes)}:
-            setup = [*(data.get("test_imports") or ()), data.get("test_setup_code") or ""]
+            setup = [*data.get("test_imports", ()), data.get("test_setup_code", "")]
             return _of_assertions(codes, "\n".join(setup))
         case [str(), *_]:
             return _of_assertions(data, "")
         case {"setup": str() | list() as setup, "query": str(query)}:
-            return Tests(databases=[setup] if isinstance(setup, str) else setup, query=query)
-        case _:
-            raise ValueError("none of the forms")
+            return Tests("query", [setup] if isinstance(setup, str) else setup, query)
+    raise ValueError("it has none of the forms")
 
 
 def _text(value: Any) -> str:
@@ -153,98 +224,53 @@ def _call(name: str, given: Any, expected: Any) -> Call:
     return Call(name, list(given), expected, loose=True)
 
 
-def _of_assertions(codes: list[Any], setup: str) -> Tests:
+def _of_assertions(codes: list[str], setup: str) -> Tests:
     calls = [_literal_call(code) for code in codes]
-    if all(calls):
-        return Tests(calls=[call for call in calls if call])
-    return _of_codes(codes, setup, {})
+    return Tests("call", calls) if all(calls) else _of_codes(codes, setup, {})
 
 
 def _literal_call(code: str) -> Call | None:
     """The call of ``assert name(literals) == literal``; None for any other code."""
     match ast.parse(code).body:
         case [
-            ast.Assert(
-                test=ast.Compare(
-                    left=ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]),
-                    ops=[ast.Eq()],
-                    comparators=[expected],
-                )
-            )
+            ast.Assert(test=ast.Compare(ast.Call(ast.Name(name), given, []), [ast.Eq()], [gold]))
         ]:
             try:
-                call = Call(
-                    name, list(map(ast.literal_eval, arguments)), ast.literal_eval(expected)
-                )
-                plain(call.arguments)
-            except (ValueError, UnsendableError):
+                return Call(name, list(map(ast.literal_eval, given)), ast.literal_eval(gold))
+            except ValueError:
                 return None
-            return call
     return None
 
 
 def _of_codes(codes: list[str], setup: str, names: dict[str, str]) -> Tests:
-    nodes = [node for code in codes for node in ast.walk(ast.parse(code))]
+    """Tests that call the names, or else what they call and do not define themselves."""
     ast.parse(setup)
-    bound = set(dir(builtins))
-    called = set[str]()
-    modules = set[str]()
-    for node in nodes:
+    bound, called, modules = set(dir(builtins)), set[str](), set[str]()
+    for node in (node for code in codes for node in ast.walk(ast.parse(code))):
         match node:
-            case ast.Name(id=name, ctx=ast.Store()):
+            case ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.ClassDef(name):
                 bound.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
-                bound.add(name)
-            case ast.alias(name=name, asname=alias):
+            case ast.alias(name, alias):
                 bound.add(alias or name)
-            case ast.Call(func=ast.Name(id=name)):
+            case ast.Call(ast.Name(name)):
                 called.add(name)
-            case ast.Attribute(value=ast.Name(id=name)) if name in sys.stdlib_module_names:
+            case ast.Attribute(ast.Name(name)) if name in sys.stdlib_module_names:
                 modules.add(name)
     imports = "".join(f"import {name}\n" for name in sorted(modules - bound))
     names = names or {name: name for name in called - bound}
-    return Tests(codes=codes, setup=imports + setup, names=names)
-
-
-def run(
-    program: str, tests: Tests, limits: Limits, folder: str, *, all_needed: bool
-) -> list[Outcome]:
-    """Run the tests one after the other; if all are needed, until the first that fails.
-
-    Args:
-        program: Python; the SQL of a query if the tests have databases.
-        tests: at least one.
-        limits: of the time of the tests, and the memory.
-        folder: the program's working folder, which is empty.
-        all_needed: whether a failed test decides.
-
-    Raises:
-        SandboxError: the sandbox failed.
-        UnusableTestsError: the tests fail whatever the program does.
-    """
-    outcomes: list[Outcome] = []
-    with Clock(limits) as clock:
-        run = _Run(program, tests, partial(Process, folder=folder, clock=clock, limits=limits))
-        for case in tests.pairs or tests.calls or tests.codes or tests.databases:
-            try:
-                clock.start_test()
-                outcome = run.outcome(case)
-            except StoppedError as stopped:
-                run.stop()
-                outcome = Outcome(False, str(stopped))
-            outcomes.append(outcome)
-            if all_needed and not outcome.passed:
-                break
-    return outcomes
+    return Tests("code", codes, imports + setup, names)
 
 
 class _Run:
     """The processes of a program and of the code of its tests, which live until one stops."""
 
-    def __init__(self, program: str, tests: Tests, start: Callable[[str, str], Process]) -> None:
+    def __init__(
+        self, program: bytes, tests: Tests, start: Callable[..., Process | RemoteProcess]
+    ) -> None:
         self._program, self._tests, self._start = program, tests, start
-        self._functions: Process | None = None
-        self._checks: Process | None = None
+        self._source = _SQL if tests.form == "query" else program
+        self._functions: Process | RemoteProcess | None = None
+        self._checks: Process | RemoteProcess | None = None
 
     def stop(self) -> None:
         """End the processes; the next test has new ones."""
@@ -255,85 +281,98 @@ class _Run:
 
     def outcome(self, case: Any) -> Outcome:
         """The outcome of a test; raises ``StoppedError`` if a process ended."""
-        if self._tests.pairs:
-            return self._of_output(*case)
-        if self._tests.calls:
-            return self._of_call(case)
-        return self._of_code(case) if self._tests.codes else self._of_query(case)
+        match self._tests.form:
+            case "output":
+                return self._of_output(*case)
+            case "call":
+                return self._of_call(case)
+            case "code":
+                return self._of_code(case)
+        return self._of_query(case)
 
     def _of_output(self, given: str, expected: str) -> Outcome:
-        gold = expected.encode("utf-8", "surrogatepass")
-        process = self._start("stdin", self._program)
+        gold, process = expected.encode(), self._start("stdin", self._program)
         try:
-            output = process.output(given.encode("utf-8", "surrogatepass"), 2 * len(gold) + _SPARE)
+            output = process.output(given.encode(), 2 * len(gold) + _SPARE)
         finally:
             process.close()
         return _compared(same_output(output, gold), output.decode(errors="replace"), expected)
 
     def _of_call(self, call: Call) -> Outcome:
-        limit = 4 * len(json.dumps(plain(call.expected))) + _SPARE
-        reply = self._ask([call.name, plain(call.arguments), plain({})], limit)
-        if "error" in reply:
-            return Outcome(False, ": ".join(reply["error"]))
-        value, expected = reply["value"], call.expected
+        sent = (call.name, plain(call.arguments), plain({}))
+        kind, *reply = self._asked(sent, 4 * len(ascii(call.expected)) + _SPARE)
+        if kind == "error":
+            return Outcome(False, ": ".join(reply))
+        value, expected = value_of(reply[0]), call.expected
         passed = value == expected
         if call.loose:
             value, expected = _as_lists(value), _as_lists(expected)
-            passed = value == expected or (isinstance(expected, list) and [value] == expected)
+            passed = value == expected or [value] == expected
         return _compared(passed, repr(value), repr(call.expected))
 
-    def _ask(self, call: list[Any], limit: int) -> dict[str, Any]:
-        """The value, or kind and message of the error, of a call of the program."""
+    def _asked(self, call: Sequence[Any], limit: int) -> list[Any]:
+        """The program's reply to a call: "value" and its data, or "error", its kind and message."""
         if self._functions is None:
-            self._functions = self._start("calls", self._program)
-        self._functions.send(json.dumps(call).encode())
+            self._functions = self._start("calls", self._source)
+        self._functions.send(ascii(call).encode())
         line = self._functions.line(limit)
         try:
-            match json.loads(line):
-                case {"value": data}:
-                    return {"value": value_of(data), "data": data}
-                case {"error": [str(kind), str(message)]}:
-                    return {"error": [kind, message]}
-        except (ValueError, TypeError, LookupError, RecursionError):
+            match ast.literal_eval(line.decode()):
+                case ["value", data]:
+                    value_of(data)
+                    return ["value", data]
+                case ["error", str(kind), str(message)]:
+                    return ["error", kind, message]
+        except (ValueError, TypeError, LookupError, SyntaxError, RecursionError, MemoryError):
             pass
         raise StoppedError("gave a reply that cannot be read")
 
     def _of_code(self, code: str) -> Outcome:
         if self._checks is None:
-            setup = {"code": self._tests.setup, "names": dict(self._tests.names)}
-            self._checks = self._start("tests", json.dumps(setup))
-            self._reported(json.loads(self._checks.line(_CODE_REPLY)))
-        self._checks.send(code.encode("utf-8", "surrogatepass"))
-        while "call" in (report := json.loads(self._checks.line(_CODE_REPLY))):
-            reply = self._ask(report["call"], _CODE_REPLY)
-            reply = {"value": reply["data"]} if "data" in reply else reply
-            self._checks.send(json.dumps(reply).encode())
-        return self._reported(report)
+            setup = ascii((self._tests.setup, dict(self._tests.names))).encode()
+            self._checks = self._start("tests", setup)
+            if isinstance(self._checks, Process):
+                self._reported(self._checks)
+        if isinstance(self._checks, RemoteProcess):
+            return self._in_one_process(code)
+        self._checks.send(code.encode())
+        return self._reported(self._checks)
 
-    def _reported(self, report: dict[str, Any]) -> Outcome:
-        if "unusable" in report:
+    def _reported(self, checks: Process) -> Outcome:
+        """What the tests say in the end; until then, pass their calls on."""
+        while True:
+            kind, *reply = ast.literal_eval(checks.line(_REPLY).decode())
+            if kind != "call":
+                break
+            checks.send(ascii(self._asked(reply, _REPLY)).encode())
+        if kind == "unusable":
             raise UnusableTestsError(
-                f"the tests' code fails by itself ({report['unusable']}); it has the program's "
-                "functions and the standard library: add what else it needs as prompt, or as "
-                "test_setup_code"
+                f"the tests' code fails by itself ({reply[0]}); it has the program's functions "
+                "and the standard library: add what else it needs as prompt or test_setup_code"
             )
-        return Outcome("passed" in report, report.get("failed", ""))
+        return Outcome(kind == "passed", reply[0])
+
+    def _in_one_process(self, code: str) -> Outcome:
+        passed = secrets.token_hex()  # written only after the test
+        names = [f"{name} = {asked}" for name, asked in self._tests.names.items() if name != asked]
+        parts = (self._tests.setup, self._program.decode(), *names, code, f"print({passed!r})")
+        output = self._start("stdin", "\n".join(parts).encode()).output(b"", _REPLY)
+        reached = output.rstrip().endswith(passed.encode())
+        return Outcome(reached, "" if reached else "ended before its tests")
 
     def _of_query(self, database: str) -> Outcome:
         rows = list[Any]()
-        for query in (self._tests.query, self._program):
-            process = self._start("calls", _SQL)
-            self._functions = process
-            reply = self._ask(["rows", plain([database, query]), plain({})], _CODE_REPLY)
+        for query in (self._tests.setup, self._program.decode()):
+            kind, *reply = self._asked(("rows", plain([database, query]), plain({})), _REPLY)
             self.stop()
-            if "error" in reply and not rows:
-                raise UnusableTestsError(f"the gold query fails: {': '.join(reply['error'])}")
-            if "error" in reply:
-                return Outcome(False, ": ".join(reply["error"]))
-            rows.append(reply["value"])
+            if kind == "error" and not rows:
+                raise UnusableTestsError(f"the gold query fails: {': '.join(reply)}")
+            if kind == "error":
+                return Outcome(False, ": ".join(reply))
+            rows.append(value_of(reply[0]))
         gold, own = rows
-        ordered = gold == own if _is_ordered(self._tests.query) else Counter(gold) == Counter(own)
-        return _compared(ordered, repr(own), repr(gold))
+        passed = gold == own if _is_ordered(self._tests.setup) else Counter(gold) == Counter(own)
+        return _compared(passed, repr(own), repr(gold))
 
 
 def same_output(output: bytes, expected: bytes) -> bool:

@@ -1,7 +1,7 @@
 """A process in a sandbox of sandlock: Landlock, seccomp and limits, without root or a container.
 
-It reads the standard library and runs Python. It has no network, no other file, no other process
-and nothing of the environment, and it ends with the process that started it.
+It runs Python with the standard library. It has no network, no other file, no second process and no
+environment of ours, and it ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from typing import Any, Self
 from reward_serve_checkers import inside
 
 WALL = 3  # real time of a test, in CPU time limits
+INSIDE = Path(inside.__file__).read_text(encoding="utf-8")
+
+_MIN_ABI = 4  # of Landlock
 _POLL_S = 0.02
 _CHUNK = 2**16
-_TAIL = 2**12  # kept of what the process writes to stderr
-_MIN_ABI = 4
+_TAIL = 2**12  # bytes kept of what a process writes to stderr
 
-_INSIDE = Path(inside.__file__).read_text(encoding="utf-8")
-# Fixed hashes: a program that prints a set gets the same score each time.
-_PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-X", "int_max_str_digits=0", "-c", _INSIDE)
+# Without site. Hashes are fixed, so that a program which prints a set has the same score each time.
+_FLAGS = ["-P", "-s", "-S", "-B", "-X", "utf8", "-X", "int_max_str_digits=0", "-c"]
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-# What Landlock does not govern: attributes of files, priorities, and signals before Linux 6.12.
+# What Landlock leaves free: attributes of files, priorities and, before Linux 6.12, signals.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
@@ -44,6 +45,10 @@ if platform.machine() == "x86_64":
 
 class SandboxError(RuntimeError):
     """The sandbox failed, so nothing is known about the program."""
+
+
+class SandboxBusyError(SandboxError):
+    """The sandbox has no capacity for the program now."""
 
 
 class StoppedError(Exception):
@@ -66,33 +71,23 @@ class Limits:
 
 
 class Clock:
-    """Measures the time of tests by the CPU time of the processes, which it kills at last."""
+    """Measures the time of tests by the CPU time of the processes, which it ends at last."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._processes: list[Process] = []
-        self._earlier_s = self._cpu_s = self._ended_cpu_s = 0.0
+        self.limits = limits
+        self.processes: list[Process] = []
+        self.ended_cpu_s = self._earlier_s = self._cpu_s = 0.0
         self._began = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in list(self._processes):
+        for process in list(self.processes):
             process.close()
 
-    def add(self, process: Process) -> None:
-        """Measure this process too."""
-        self._processes.append(process)
-
-    def remove(self, process: Process) -> None:
-        """The process has ended."""
-        if process in self._processes:
-            self._ended_cpu_s += process.cpu_s()
-            self._processes.remove(process)
-
     def start_test(self) -> None:
-        """Begin the next test; raises ``StoppedError`` if all together took too long."""
+        """Begin the next test; raises like ``check``."""
         self._earlier_s += self._test_s()
         self._cpu_s, self._began = self._total_cpu_s(), time.monotonic()
         self.check()
@@ -100,65 +95,53 @@ class Clock:
     def check(self) -> None:
         """Raise ``StoppedError`` if the test, or all together, took too long."""
         test_s = self._test_s()
-        if test_s > self._limits.test_s:
-            raise StoppedError(f"took longer than {self._limits.test_s:g} s")
-        if self._earlier_s + test_s > self._limits.total_s:
-            raise StoppedError(f"all tests together took longer than {self._limits.total_s:g} s")
+        if test_s > self.limits.test_s:
+            raise StoppedError(f"took longer than {self.limits.test_s:g} s")
+        if self._earlier_s + test_s > self.limits.total_s:
+            raise StoppedError(f"all tests together took longer than {self.limits.total_s:g} s")
 
     def left_real_s(self) -> float:
         """What the test has left in real time, at least a moment."""
-        left_s = self._limits.test_s * WALL - (time.monotonic() - self._began)
-        return max(left_s, _POLL_S)
+        return max(self.limits.test_s * WALL - (time.monotonic() - self._began), _POLL_S)
 
     def _test_s(self) -> float:
         real_s = time.monotonic() - self._began
         return max(self._total_cpu_s() - self._cpu_s, real_s / WALL)
 
     def _total_cpu_s(self) -> float:
-        return self._ended_cpu_s + sum(process.cpu_s() for process in self._processes)
+        return self.ended_cpu_s + sum(process.cpu_s() for process in self.processes)
 
 
 class Process:
-    """A sandboxed interpreter that runs ``inside`` in one of its modes.
-
-    Args:
-        mode: of ``inside``.
-        source: what it runs.
-        folder: its empty working folder.
-        clock: measures its time.
-        limits: its memory.
+    """A sandboxed interpreter that runs ``source`` in a mode of ``inside``.
 
     Raises:
         SandboxError: it could not be started.
     """
 
-    def __init__(self, mode: str, source: str, folder: str, clock: Clock, limits: Limits) -> None:
+    def __init__(self, mode: str, source: bytes, *, folder: str, clock: Clock) -> None:
         try:
             from sandlock.sandbox import StdioMode
 
+            command = [_interpreter(), *_FLAGS, INSIDE, mode, str(clock.limits.memory_mib)]
             self._sandbox = _sandbox(folder)
-            command = [_interpreter(), *_PYTHON, mode, str(limits.memory_mib)]
             self._process = self._sandbox.popen(command, *[StdioMode.PIPED] * 3)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             raise SandboxError(f"the sandbox did not start: {error}") from error
-        self._clock = clock
-        self._clock_id: int | None = (
-            ~self._process.pid << 3
-        ) | 2  # its CPU time: clock_getcpuclockid(3)
-        self._known_cpu_s = 0.0
-        self._unsent, self._output, self._errors = bytearray(), bytearray(), b""
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+        self._readable = [self._stdout, self._process.stderr]
+        self._unsent, self._output, self._errors = inside.frame(source), bytearray(), b""
         self._ready = self._closing = False
-        self._readable = [self._process.stdout, self._process.stderr]
-        os.set_blocking(self._process.stdin.fileno(), False)
-        clock.add(self)
-        self.send(source.encode("utf-8", "surrogatepass"))
+        self._clock, self._cpu_s = clock, 0.0
+        self._cpu_clock: int | None = ~self._process.pid << 3 | 2  # as clock_getcpuclockid(3)
+        clock.processes.append(self)
 
     def cpu_s(self) -> float:
         """CPU time until now, in seconds."""
-        if self._clock_id is not None:
-            with suppress(OSError):
-                self._known_cpu_s = time.clock_gettime(self._clock_id)
-        return self._known_cpu_s
+        with suppress(OSError, TypeError):
+            self._cpu_s = time.clock_gettime(self._cpu_clock)  # type: ignore[arg-type]
+        return self._cpu_s
 
     def send(self, data: bytes) -> None:
         """Send a frame."""
@@ -167,8 +150,8 @@ class Process:
     def line(self, limit: int) -> bytes:
         """The next line, of at most so many bytes; raises ``StoppedError`` if there is none."""
         while (end := self._output.find(b"\n")) < 0:
-            if self._process.stdout not in self._readable:
-                raise StoppedError(self._ending() or "ended before it answered")
+            if self._stdout not in self._readable:
+                raise StoppedError(self._failure() or "ended before it answered")
             self._move(limit)
         line = bytes(self._output[:end])
         del self._output[: end + 1]
@@ -182,25 +165,33 @@ class Process:
         """
         self._unsent += sent
         self._closing = True
-        while self._process.stdout in self._readable:
+        while self._stdout in self._readable:
             self._move(limit)
-        if ending := self._ending():
-            raise StoppedError(ending)
+        if failure := self._failure():
+            raise StoppedError(failure)
         return bytes(self._output)
+
+    def close(self) -> None:
+        """Kill it."""
+        if self in self._clock.processes:
+            self._clock.processes.remove(self)
+            self._clock.ended_cpu_s += self.cpu_s()
+            self._cpu_clock = None
+            self._process.__exit__(None, None, None)
 
     def _move(self, limit: int) -> None:
         """Write and read what is possible in a moment."""
-        stdin = self._process.stdin
-        waiting = [] if stdin.closed or not (self._unsent or self._closing) else [stdin]
-        readable, writable, _ = select.select(self._readable, waiting, [], _POLL_S)
+        waits = not self._stdin.closed and (self._unsent or self._closing)
+        writable = [self._stdin] if waits else []
+        readable, writable, _ = select.select(self._readable, writable, [], _POLL_S)
         for stream in readable:
             data = os.read(stream.fileno(), _CHUNK)
             if not data:
                 self._readable.remove(stream)
-            elif stream is self._process.stderr:
-                self._errors = (self._errors + data)[-_TAIL:]
-            else:
+            elif stream is self._stdout:
                 self._output += data
+            else:
+                self._errors = (self._errors + data)[-_TAIL:]
         if not self._ready and self._output:
             self._ready = True
             del self._output[: len(inside.READY)]
@@ -208,35 +199,29 @@ class Process:
             raise StoppedError(f"wrote more than {limit} bytes")
         if writable:
             try:
-                del self._unsent[: os.write(stdin.fileno(), self._unsent[:_CHUNK])]
+                self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
             except BrokenPipeError:
-                self._unsent.clear()
+                self._unsent = b""
             if self._closing and not self._unsent:
-                stdin.close()
+                self._stdin.close()
         self._clock.check()
 
-    def _ending(self) -> str:
+    def _failure(self) -> str:
         """How the process failed, once its output has ended; nothing if it did not."""
         self.cpu_s()
+        self._cpu_clock = None
         result = self._process.wait(timeout=self._clock.left_real_s())
-        self._clock_id = None
         errors = self._errors.decode(errors="replace").strip()
         if result.error or not self._ready:
-            raise SandboxError(f"the sandbox failed ({result.error or errors[-300:]})")
+            raise SandboxError(f"the sandbox failed: {result.error or errors[-300:]}")
         if result.success:
             return ""
-        if result.reason is not None and result.reason.name == "TIMEOUT":
-            return "did not end"
         last = errors.rpartition("\n")[2][:300]
-        return last or (
-            f"ended with exit code {result.exit_code}" if result.exit_code > 0 else "was killed"
-        )
+        return last or f"ended with {result.reason.name.lower()}, exit code {result.exit_code}"
 
-    def close(self) -> None:
-        """Kill the process."""
-        self._clock.remove(self)
-        self._clock_id = None
-        self._process.__exit__(None, None, None)
+
+def _interpreter() -> str:
+    return os.path.realpath(sys.executable)
 
 
 def _sandbox(folder: str) -> Any:
@@ -245,7 +230,7 @@ def _sandbox(folder: str) -> Any:
     library = sysconfig.get_path("stdlib")
     readable = [*_LIBRARIES, _interpreter(), library, str(Path(library).parent), folder]
     return Sandbox(
-        fs_readable=[path for path in readable if Path(path).exists()] + ["/dev/urandom"],
+        fs_readable=["/dev/urandom", *(path for path in readable if Path(path).exists())],
         fs_writable=[os.devnull],
         cwd=folder,
         clean_env=True,
@@ -262,10 +247,6 @@ def _sandbox(folder: str) -> Any:
     )
 
 
-def _interpreter() -> str:
-    return os.path.realpath(sys.executable)
-
-
 def sandbox_fault() -> str | None:
     """Why programs cannot run in a sandbox on this machine, with the remedy; None if they can."""
     try:
@@ -275,18 +256,17 @@ def sandbox_fault() -> str | None:
     if (version := landlock_abi_version()) < _MIN_ABI:
         return (
             f"Linux {platform.release()} offers Landlock ABI {max(0, version)}, and {_MIN_ABI} is "
-            "needed; use Linux 6.7 or later, with landlock in /sys/kernel/security/lsm and a "
-            "container that permits it, or a SandboxFusion server"
+            "needed; use Linux 6.7 or later with landlock in /sys/kernel/security/lsm, or a "
+            "SandboxFusion server"
         )
-    limits = Limits()
     try:
-        with tempfile.TemporaryDirectory() as folder, Clock(limits) as clock:
-            output = Process("stdin", "print(6 * 7)", folder, clock, limits).output(b"", _TAIL)
+        with tempfile.TemporaryDirectory() as folder, Clock(Limits()) as clock:
+            output = Process("stdin", b"print(6 * 7)", folder=folder, clock=clock).output(b"", 99)
     except (SandboxError, StoppedError) as error:
         output = str(error).encode()
     if output == b"42\n":
         return None
     return (
         f"a program that prints 42 gave {output[-300:]!a} in the sandbox; let the container use "
-        "seccomp and Landlock, or use a SandboxFusion server"
+        "Landlock and seccomp, or name a SandboxFusion server"
     )
