@@ -180,11 +180,13 @@ def _run_tests() -> None:
 
 def _exception(kind: str, message: str) -> Exception:
     """An exception of the kind that the program raised, if it is one of Python's own."""
-    try:
-        error = getattr(builtins, kind)(message)
-    except (AttributeError, TypeError):
-        error = None
-    return error if isinstance(error, Exception) else RuntimeError(f"{kind}: {message}")
+    error = getattr(builtins, kind, None)  # the program chooses the name, which may be "exec"
+    if isinstance(error, type) and issubclass(error, Exception):
+        try:
+            return error(message)
+        except TypeError:  # it takes other arguments
+            pass
+    return RuntimeError(f"{kind}: {message}")
 
 
 def _limit(memory_mib: int) -> None:
