@@ -63,15 +63,18 @@ class ChildProcess:
     Args:
         function: ``package.module:name``; takes strings and returns a JSON value.
         limit_s: CPU time limit of an item's calls, in seconds.
+        wait_s: for a function that waits for processes of its own, in one lane: how long.
     """
 
-    def __init__(self, function: str, limit_s: float) -> None:
+    def __init__(self, function: str, limit_s: float, wait_s: float | None = None) -> None:
         self._function = function
         self._limit_s = limit_s
         cores = min(_MAX_PROCESSES, len(os.sched_getaffinity(0)))
         slow = max(1, cores // 4)
         self._quick = _Lane("verifier", max(1, cores - 1 - slow), _QUICK_S, _WALL * limit_s)
         self._slow = _Lane("slow verifier", slow, limit_s, _SLOW_WALL * limit_s)
+        if wait_s is not None:
+            self._quick = self._slow = _Lane("verifier", max(1, cores - 1), limit_s, wait_s)
         self._known: dict[int, bool] = {}  # slow calls: whether each exceeded the limit alone
         self._idle: list[_Worker] = []
         self._lock = threading.Lock()
@@ -89,14 +92,22 @@ class ChildProcess:
         """
         values: dict[_Call, Any] = {}
         left = [call for call in dict.fromkeys(calls) if not self._known.get(hash(call))]
-        for lane in (self._quick, self._slow):
+        for lane in dict.fromkeys((self._quick, self._slow)):
             slow = [call for call in left if hash(call) in self._known]
             sent = [call for call in left if call not in slow]
             sent += slow if lane is self._slow else []
             if not sent:
                 continue
             async with LANES.get()(lane, lane.width):
-                answers = await asyncio.wrap_future(lane.threads.submit(self._ask, lane, sent))
+                asked: list[_Worker] = []
+                try:
+                    future = lane.threads.submit(self._ask, lane, sent, asked)
+                    answers = await asyncio.wrap_future(future)
+                except asyncio.CancelledError:
+                    with self._lock:
+                        for worker in asked:  # whose thread then ends it
+                            worker.channel.shutdown(socket.SHUT_RDWR)
+                    raise
             values |= zip(sent, answers, strict=False)
             left = [call for call in left if call not in values]
             if len(answers) < len(sent):
@@ -115,15 +126,18 @@ class ChildProcess:
                 self._forker.end(worker)
             self._forker.close()
 
-    def _ask(self, lane: _Lane, calls: list[_Call]) -> list[Any]:
-        """The calls' values, without those after the lane's limit."""
+    def _ask(self, lane: _Lane, calls: list[_Call], asked: list[_Worker]) -> list[Any]:
+        """The calls' values, without those after the lane's limit; ``asked`` holds the worker."""
         worker, answers = self._worker(), list[str]()
+        asked.append(worker)
         worker.channel.settimeout(lane.wall_s)
         try:
             with suppress(ConnectionError), worker.channel.makefile("r", encoding="utf-8") as lines:
                 worker.channel.sendall(json.dumps([lane.limit_s, *calls]).encode() + b"\n")
                 while len(answers) < len(calls) and (line := lines.readline()).endswith("\n"):
                     answers.append(line)
+            with self._lock:
+                asked.clear()
         except TimeoutError:
             worker.forker.end(worker)
             raise VerifierError(

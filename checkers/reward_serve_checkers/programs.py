@@ -31,6 +31,7 @@ from reward_serve_checkers.sandbox import (
     Process,
     SandboxBusyError,
     StoppedError,
+    sandbox_fault,
 )
 
 _SPARE = 2**16  # bytes that a program may write beyond the expected ones
@@ -104,7 +105,8 @@ def report(response: str, reference: str, settings: str) -> dict[str, Any]:
     except SandboxBusyError as error:
         return {"busy": str(error)}
     except Exception as error:  # a fault of ours says nothing about the program
-        return {"failed": f"{type(error).__name__}: {error}"}
+        fault = None if keywords["url"] else sandbox_fault()
+        return {"failed": fault or f"{type(error).__name__}: {error}"}
     return {"outcomes": outcomes, "tests": tests}
 
 

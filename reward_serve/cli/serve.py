@@ -25,14 +25,14 @@ from reward_serve.cli.profiles import find_profile
 from reward_serve.config.base import ConfigError
 from reward_serve.config.engine import BUNDLED_MODEL, EngineConfig
 from reward_serve.config.judge import JudgeConfig
-from reward_serve.config.models import JudgeModel, ModelConfig, RuleModel
+from reward_serve.config.models import JudgeModel, ModelConfig, RuleConfig, RuleModel
 from reward_serve.config.resolve import Build
 from reward_serve.engines.bundled import BundledModelError, bundled_judge
 from reward_serve.engines.checkpoint import CheckpointError, check_checkpoint, check_kind, is_folder
 from reward_serve.engines.openai import RemoteKeyError, remote_key
 from reward_serve.engines.vllm import adapter_folder, locate
 from reward_serve.keys import read_key_digests
-from reward_serve.reward_models.rule import own_function
+from reward_serve.reward_models.rule import make_verifier, own_function
 from reward_serve.schema import Mode
 from reward_serve_answers import VERSION
 
@@ -236,9 +236,20 @@ def missing(models: list[ModelConfig]) -> list[str]:
                 _check_weights(engine, is_classifier=model.kind == "classifier")
             elif isinstance(model, RuleModel) and model.rule.function:
                 own_function(model.rule.function)
+            elif isinstance(model, RuleModel) and model.rule.verifier == "code":
+                _check_sandbox(model.rule)
         except (BundledModelError, CheckpointError, ConfigError, RemoteKeyError) as error:
             faults.append(f"{model.name}: {error}")
     return faults
+
+
+def _check_sandbox(rule: RuleConfig) -> None:
+    make_verifier(rule)
+    if rule.code.sandbox_url is None:
+        from reward_serve_checkers.sandbox import sandbox_fault  # the extra may not be installed
+
+        if fault := sandbox_fault():
+            raise ConfigError(f"rule.verifier: code: {fault}")
 
 
 def _check_weights(engine: EngineConfig, is_classifier: bool) -> None:

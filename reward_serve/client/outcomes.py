@@ -113,7 +113,9 @@ def is_refusal(result: ScoreResult) -> bool:
     return bool((result.details or {}).get("refused"))
 
 
-_OTHER_SCALES = tuple(f"verifier={name};" for name in ("function", "json_schema", "tool_call"))
+_OTHER_SCALES = tuple(
+    f"verifier={name};" for name in ("code", "function", "json_schema", "tool_call")
+)
 
 
 def is_comparison(result: ScoreResult) -> bool:

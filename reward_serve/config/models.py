@@ -3,6 +3,7 @@
 All kinds share name, resources, autoscaling and the limits on items.
 """
 
+import json
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -330,9 +331,39 @@ class ClassifierModel(_Model):
 
 
 VerifierName = Literal[
-    reward_serve_answers.VerifierName, "regex", "tool_call", "json_schema", "function"
+    reward_serve_answers.VerifierName, "regex", "tool_call", "json_schema", "code", "function"
 ]
 """All verifiers; ``reward_serve.reward_models.rule`` makes them."""
+
+
+class CodeConfig(Section):
+    """How programs are run and scored."""
+
+    aggregate: Literal["all", "share"] = Field(
+        "all", description="1.0 if all tests pass; or the share of those that pass"
+    )
+    language: str = Field(
+        "python", description="of the programs, in SandboxFusion's names; others need sandbox_url"
+    )
+    sandbox_url: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="a SandboxFusion server's /run_code; default: the sandbox of this machine",
+    )
+    test_s: float = Field(
+        6.0, gt=0, description="seconds for a test: of CPU time, or a third of the real time"
+    )
+    total_s: float = Field(18.0, gt=0, description="seconds for all tests, measured likewise")
+    memory_mib: int = Field(512, ge=64, le=1000, description="of a program, in MiB")
+
+    @model_validator(mode="after")
+    def _python_runs_here(self) -> Self:
+        if self.language != "python" and self.sandbox_url is None:
+            raise ValueError(
+                f"language: {self.language!r} does not run on this machine; set sandbox_url, or "
+                "language: python"
+            )
+        return self
 
 
 class RuleConfig(Section):
@@ -348,6 +379,9 @@ class RuleConfig(Section):
     ordered: bool = Field(
         False, description="verifier: tool_call; whether the order of parallel calls counts"
     )
+    code: CodeConfig = Field(
+        default_factory=CodeConfig, description="verifier: code; how programs are run and scored"
+    )
 
     @model_validator(mode="after")
     def _settings_are_the_verifiers(self) -> Self:
@@ -357,10 +391,11 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
-        if self.ordered and self.verifier != "tool_call":
-            raise ValueError(
-                f"ordered: only verifier: tool_call has it; remove it (found {self.verifier})"
-            )
+        for field, verifier in (("ordered", "tool_call"), ("code", "code")):
+            if field in self.model_fields_set and self.verifier != verifier:
+                raise ValueError(
+                    f"{field}: only verifier: {verifier} has it; remove it (found {self.verifier})"
+                )
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise ValueError(
                 f"function: {self.function!r} is not an import path; write package.module:name"
@@ -385,6 +420,9 @@ class RuleModel(_Model):
     @property
     def first_request(self) -> dict[str, Any] | None:
         """A request, unless the user's function may need other fields."""
+        if self.rule.verifier == "code" and self.rule.code.language == "python":
+            tests = {"inputs": [""], "outputs": ["5"]}
+            return {"response": "print(5)", "reference": json.dumps(tests)}
         return None if self.rule.function else super().first_request
 
 

@@ -6,20 +6,24 @@ import asyncio
 import hashlib
 import inspect
 import itertools
+import json
 import logging
 import math
 import numbers
 import pkgutil
+import platform
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any
 
 from reward_serve.child_process import ChildProcess
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleConfig, RuleModel
+from reward_serve.engines.base import OverloadedError
 from reward_serve.off_loop import grading_cost, off_loop
 from reward_serve.reward_models.base import (
     InvalidRequestError,
@@ -31,7 +35,7 @@ from reward_serve.reward_models.base import (
     timed,
 )
 from reward_serve.reward_models.turns import scored_states, with_turns
-from reward_serve.schema import ScoreRequest, ScoreResult, Status, failure
+from reward_serve.schema import Component, ScoreRequest, ScoreResult, Status, failure
 from reward_serve_answers import (
     TEXT_VERIFIERS,
     VERSION,
@@ -49,6 +53,9 @@ from reward_serve_answers.verifiers import grade_match
 
 logger = logging.getLogger(__name__)
 
+_MOST_COMPONENTS = 64
+_REAL_TIME = 3  # of tests, in their time limits: reward_serve_checkers.sandbox.WALL
+_SPARE_S = 15.0  # beside a program's tests
 LIMIT_S = 1.0  # CPU time limit of a comparison of formulas, or of a search for a pattern
 
 
@@ -73,6 +80,7 @@ def make_verifier(config: RuleConfig) -> Verifier:
         "regex": _pattern,
         "tool_call": _calls,
         "json_schema": _schema,
+        "code": _code,
         "function": lambda config: own_function(config.function or ""),
     }
     return makers.get(config.verifier, _text)(config)
@@ -147,6 +155,66 @@ def _pattern(config: RuleConfig) -> Verifier:
     digest = hashlib.sha256(pattern.encode()).hexdigest()[:12]
     fingerprint = f"verifier=regex;version={VERSION};pattern={digest}"
     return Verifier(fingerprint, verify, child=child)
+
+
+@dataclass(frozen=True)
+class TestedGrade(Grade):
+    """A grade by several tests: a component for each, and why the first failed."""
+
+    components: dict[str, Component] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def _code(config: RuleConfig) -> Verifier:
+    """Runs the response's program against its tests, in child processes with sandboxes."""
+    try:
+        library = installed_version("reward-serve-checkers")
+    except PackageNotFoundError:
+        raise ConfigError(
+            "rule.verifier: code needs reward-serve-checkers; pip install 'reward-serve[checkers]'"
+        ) from None
+    code = config.code
+    limits = code.model_dump(include={"test_s", "total_s", "memory_mib"})
+    options = {"language": code.language, "url": code.sandbox_url}
+    settings = json.dumps({**options, "all_needed": code.aggregate == "all", "limits": limits})
+    wait_s = _REAL_TIME * code.total_s + _SPARE_S
+    child = ChildProcess("reward_serve_checkers.programs:report", wait_s, wait_s)
+
+    async def verify(request: ScoreRequest, references: Sequence[str]) -> list[Grade]:
+        visible = read_thinking(request.judged)
+        if not visible.ended:
+            return [visible.settled(Grade(WRONG, "")) for _ in references]
+        calls = [(visible.rest, reference, settings) for reference in references]
+        reports = await child.call(*calls)
+        return [visible.settled(_tested(report, code.aggregate)) for report in reports]
+
+    digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
+    python = platform.python_version()
+    fingerprint = f"verifier=code;version={library};python={python};settings={digest}"
+    return Verifier(fingerprint, verify, child=child)
+
+
+def _tested(report: Any, aggregate: str) -> Grade:
+    """The grade of a report's tests."""
+    if isinstance(report, UndecidedError):
+        return Grade(ABSTAINED, report.rule)
+    if "unusable" in report:
+        raise UnusableReferenceError(report["unusable"])
+    if "busy" in report:
+        raise OverloadedError(report["busy"], retry_after_s=1.0)
+    if "failed" in report:
+        raise VerifierError(report["failed"])
+    parts = {
+        f"test_{number}": Component(score=float(passed), status=Status.OK, reason=reason or None)
+        for number, (passed, reason) in enumerate(report["outcomes"], 1)
+    }
+    passed = sum(part.score or 0 for part in parts.values())
+    failed = next(
+        (f"{name}: {part.reason}" for name, part in parts.items() if not part.score), None
+    )
+    score = passed / report["tests"] if aggregate == "share" else float(failed is None)
+    shown = dict(itertools.islice(parts.items(), _MOST_COMPONENTS))
+    return TestedGrade(score, "tests_fail" if failed else "tests_pass", None, None, shown, failed)
 
 
 def _grade(value: Any, answer: str | None, fault: str) -> Grade:
@@ -308,7 +376,12 @@ class RuleRewardModel(RewardModel):
         except VerifierError as error:
             status = Status.INVALID if self._name == "function" else Status.ERROR
             return failure(status, str(error), fingerprint=fingerprint)
-        result = best_match([result_of(grade, fingerprint) for grade in grades], highest=RIGHT)
+        results = [result_of(grade, fingerprint) for grade in grades]
+        for place, grade in enumerate(grades):
+            if isinstance(grade, TestedGrade):
+                parts = {"components": grade.components, "reason": grade.reason}
+                results[place] = results[place].model_copy(update=parts)
+        result = best_match(results, highest=RIGHT)
         if trace is not None:
             chosen = next(grade for grade in grades if grade.score == result.score)
             trace.graded(chosen, request)
