@@ -41,13 +41,13 @@ exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 # What Landlock leaves free: attributes of files, limits and priorities of this user's processes,
-# and before Linux 6.12 signals.
+# the signal that ends it with its parent, and before Linux 6.12 signals.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
     "sched_setscheduler sched_setattr sched_setparam sched_setaffinity ioprio_set inotify_init1 "
     "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal "
-    "prlimit64 setrlimit "
+    "prlimit64 setrlimit prctl "
 )
 if platform.machine() == "x86_64":
     _DENIED += "chmod chown lchown utime utimes futimesat inotify_init"
