@@ -21,6 +21,7 @@ MARKER = "reward-serve-attack"
 _PROGRAMS: dict[str, list[str]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
+FAMILIES = tuple(_PROGRAMS)
 
 _PRELUDE = """\
 import re
