@@ -82,6 +82,7 @@ class RemoteProcess:
                 return str(reply["run_result"]["stdout"] or "").encode()
             fault = f"status {reply['status']}: {reply.get('message')}"
         except urllib.error.HTTPError as error:
+            error.close()
             fault = f"HTTP {error.code}"
             if error.code in _BUSY:
                 raise SandboxBusyError(f"the sandbox {self._url} is busy ({fault})") from None

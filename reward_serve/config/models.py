@@ -391,8 +391,12 @@ class RuleConfig(Section):
                     f"{field}: verifier: {verifier} needs it and no other has it; set both, or "
                     f"neither (found verifier: {self.verifier})"
                 )
-        for field, verifier in (("ordered", "tool_call"), ("code", "code")):
-            if field in self.model_fields_set and self.verifier != verifier:
+        others = {
+            "ordered": (self.ordered, "tool_call"),
+            "code": (self.code != CodeConfig(), "code"),
+        }
+        for field, (is_set, verifier) in others.items():
+            if is_set and self.verifier != verifier:
                 raise ValueError(
                     f"{field}: only verifier: {verifier} has it; remove it (found {self.verifier})"
                 )

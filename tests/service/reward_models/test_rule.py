@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -70,6 +71,8 @@ TABLE: list[tuple[str, str, Any, float | None, str, str | None]] = [
     ("json_schema", '{"a": 18}', '{"required": ["a"]}', 1.0, "schema_fits", '{"a": 18}'),
     ("json_schema", f'"{"a" * 40}!"', '{"pattern": "^(a+)+$"}', None, "too_slow", None),
     ("json_schema", "[" * 9999, "true", None, "not_computed", None),
+    ("code", "print(5)", '{"inputs": [""], "outputs": ["5"]}', 1.0, "tests_pass", None),
+    ("code", "<think>print(5)", '{"inputs": []}', None, "unfinished_thinking", None),
     ("math", r"$\frac{1}{2}$", "0.5", 1.0, "", r"$\frac{1}{2}$"),
     ("math", r"So $\frac{1}{2}$", "0.5", None, "no_marker", None),
     ("math", r"\boxed{\frac{\sqrt{3}}{3}}", r"$\frac{1}{\sqrt{3}}$", 1.0, "", None),
@@ -130,6 +133,44 @@ def test_every_verifier_is_tested_and_documented() -> None:
     rows = page.read_text(encoding="utf-8").partition("| `rule.verifier` |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
     assert re.findall(r"`(\w+)`", " ".join(cells)) == names
+
+
+PLACES = range(1, 1 + len(os.sched_getaffinity(0)))
+TESTS = json.dumps({"inputs": ["1", "2", "3"], "outputs": ["1", "2", "x"]})
+
+
+@pytest.mark.parametrize(("aggregate", "score"), [("all", 0.0), ("share", 2 / 3)])
+async def test_each_test_of_a_program_is_a_component_and_the_first_that_fails_the_reason(
+    rule: Rule, aggregate: str, score: float
+) -> None:
+    model = rule("code", code={"aggregate": aggregate})
+    request = ScoreRequest(response="print(input())", reference=[TESTS, TESTS.replace("1", "0")])
+    result = await model.score(request)
+    assert (result.score, result.reason) == (score, "test_3: gave '3\\n' for 'x'")
+    parts = {name: part.score for name, part in (result.components or {}).items()}
+    assert parts == {"test_1": 1.0, "test_2": 1.0, "test_3": 0.0}
+    blank = await model.score(ScoreRequest(response="```\n```", reference=TESTS))
+    assert (blank.score, blank.reason) == (0.0, "test_1: no program")
+
+
+async def test_programs_whose_callers_have_gone_leave_their_places(rule: Rule) -> None:
+    model, quick = rule("code"), ScoreRequest(response="1", reference=TESTS)
+    assert (await model.score(quick)).score == 0.0
+    asleep = [
+        ScoreRequest(response=f"import time; time.sleep({n}9)", reference=TESTS) for n in PLACES
+    ]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await asyncio.gather(*map(model.score, asleep))
+    async with asyncio.timeout(8):
+        assert (await model.score(quick)).score == 0.0
+
+
+async def test_a_server_for_programs_that_is_gone_is_an_error(rule: Rule) -> None:
+    model = rule("code", code={"sandbox_url": "http://127.0.0.1:9/run_code", "language": "cpp"})
+    result = await model.score(ScoreRequest(response="x", reference=TESTS))
+    assert (result.score, result.status) == (None, Status.ERROR)
+    assert "http://127.0.0.1:9/run_code failed" in (result.reason or "")
 
 
 @pytest.mark.parametrize(("verifier", "reference", "message"), rows(__file__, "unusable"))
