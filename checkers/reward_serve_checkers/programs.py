@@ -334,8 +334,7 @@ class _Run:
         try:
             match ast.literal_eval(line.decode()):
                 case ["value", data]:
-                    value_of(data)
-                    return ["value", data]
+                    return ["value", plain(value_of(data))]
                 case ["error", str(kind), str(message)]:
                     return ["error", kind, message]
         except (ValueError, TypeError, LookupError, SyntaxError, RecursionError, MemoryError):

@@ -56,7 +56,7 @@ class Surroundings:
         ]
         self.port = self.listeners[0].getsockname()[1]
         for listener, address in zip(
-            self.listeners[1:], (f"{self.folder}/socket", f"\0{MARKER}"), strict=True
+            self.listeners[1:], (f"{self.folder}/socket", f"\0{self.folder}"), strict=True
         ):
             listener.bind(address)
             listener.listen()
