@@ -38,7 +38,7 @@ export RAY_worker_niceness ?= 0
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve image wheels docs train-judge grpo test test-all test-clients bench chaos check format lock
+.PHONY: help setup demo serve image wheels docs train-judge grpo distil test test-all test-clients bench chaos check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,9 @@ train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train f
 
 grpo: $(STAMP) $(TINKER)/.installed  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: every run, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
+
+distil: $(STAMP)  ## Distil a served teacher into a student on this CPU (OUT= ARGS="--top-k 32")
+	$(BIN)/python -m examples.distil $(ARGS) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine
 	$(BIN)/python -m pytest -n 2 -m "not slow"
