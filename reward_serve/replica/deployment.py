@@ -158,11 +158,9 @@ async def _start(config: models.ModelConfig) -> RewardModel:
     shares = config.resources.num_cpus or 1, config.resources.num_gpus or 0
     match config:
         case models.RubricModel():
-            engine = await _engine(config, shares)
-            return _teaching(RubricJudge(config, engine), config, engine)
+            return RubricJudge(config, await _engine(config, shares))
         case models.JudgeModel():
-            engine = await _engine(config, shares)
-            return _teaching(Judge(config, engine), config, engine)
+            return Judge(config, await _engine(config, shares))
         case models.TeacherModel():
             return Teacher(config, await VllmEngine.start(config.engine, *shares))
         case models.ClassifierModel():
@@ -177,11 +175,3 @@ async def _start(config: models.ModelConfig) -> RewardModel:
 
 async def _engine(config: models.JudgeModel, shares: tuple[float, float]) -> Engine:
     return OpenAIEngine(config) if config.remote else await VllmEngine.start(config.engine, *shares)
-
-
-def _teaching(judge: Judge, config: models.JudgeModel, engine: Engine) -> Judge:
-    """The judge, which with ``teacher: true`` gives log-probabilities too."""
-    if config.teacher and isinstance(engine, VllmEngine):
-        teacher = Teacher(config, engine)
-        judge.logprobs, judge.complete = teacher.logprobs, teacher.complete
-    return judge

@@ -1,15 +1,15 @@
-"""Chat completions by a judge's model, and text completions by a teacher's, as OpenAI has them.
+"""Chat completions by a judge's model, and text completions by a teacher's.
 
 They are for clients with their own prompts. There are no templates, fences, labels or scores: the
-engine answers as that API does, and what is listed here reaches it.
+engine answers as OpenAI's API does, and what is listed here reaches it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
@@ -23,10 +23,8 @@ _MAX_SCHEMA_BYTES = 2**14  # vLLM reads a schema on the event loop, in up to 0.3
 _EMPTY: tuple[Any, ...] = (None, [], {})
 
 # A request for top-k logprobs would overwrite the label logprobs of others in the same step.
-_UNSUPPORTED: Mapping[str, Any] = {"stream": False, "use_beam_search": False}
+_UNSUPPORTED = {"stream": False, "logprobs": False, "top_logprobs": 0, "use_beam_search": False}
 """Refused field to the value that changes nothing, which some clients send and which is ignored."""
-_MAX_VALUES = 2**18
-"""Of ``prompt_logprobs``: vLLM makes three objects of each, on the event loop."""
 
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Penalty = Annotated[Number, Field(ge=-2, le=2)]
@@ -48,13 +46,14 @@ class ChatMessage(Message):
     reasoning_content: Text | None = Field(None, description="An older name of reasoning.")
 
 
-class _OpenAIRequest(BaseModel, extra="forbid"):
-    """What chat and text completions share."""
+class ChatRequest(BaseModel, extra="forbid"):
+    """The supported part of OpenAI's chat completion request; other fields are rejected."""
 
-    unsupported: ClassVar[Mapping[str, Any]] = _UNSUPPORTED
-
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str | None = None
     n: int | None = Field(None, strict=True, ge=1, le=MAX_ANSWERS)
+    max_tokens: Count | None = Field(None, description="At most the deployment's.")
+    max_completion_tokens: Count | None = Field(None, description="Another name of max_tokens.")
     timeout_s: Timeout = CHAT_TIMEOUT_S
     user: str | None = Field(None, description="Ignored.")
     metadata: dict[str, JsonValue] | None = Field(None, description="Ignored.")
@@ -67,38 +66,6 @@ class _OpenAIRequest(BaseModel, extra="forbid"):
     presence_penalty: Penalty | None = None
     repetition_penalty: Number | None = Field(None, gt=0, le=2)
     stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_is_not_done(cls, body: Any) -> Any:
-        if not isinstance(body, dict):
-            raise ValueError("must be an object")
-        for field, neutral in cls.unsupported.items():
-            if body.get(field) not in (None, neutral):
-                raise ValueError(f"{field}: is not supported; remove it")
-        return {k: v for k, v in body.items() if k not in cls.unsupported and v not in _EMPTY}
-
-    @property
-    def passed_on(self) -> dict[str, Any]:
-        """The fields that the engine gets."""
-        ours = {"model", "n", "timeout_s", "user", "metadata"}
-        return self.model_dump(mode="json", exclude=ours, exclude_none=True)
-
-    def numbered(self, number: int) -> Self:
-        """The request for one of several answers, which differ also if there is a seed."""
-        seed = None if self.seed is None else self.seed + number
-        return self.model_copy(update={"seed": seed})
-
-
-class ChatRequest(_OpenAIRequest):
-    """The supported part of OpenAI's chat completion request; other fields are rejected."""
-
-    # A request for top-k logprobs would overwrite the label logprobs of others in the same step.
-    unsupported = {**_UNSUPPORTED, "logprobs": False, "top_logprobs": 0}
-
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    max_tokens: Count | None = Field(None, description="At most the deployment's.")
-    max_completion_tokens: Count | None = Field(None, description="Another name of max_tokens.")
     response_format: dict[str, JsonValue] | None = None
     tools: list[dict[str, JsonValue]] | None = Field(
         None, max_length=MAX_TOOLS, description="With vLLM, engine.tool_call_parser must be set."
@@ -109,6 +76,16 @@ class ChatRequest(_OpenAIRequest):
     include_reasoning: bool | None = None
     thinking_token_budget: Count | None = None
     chat_template_kwargs: dict[TemplateArgument, bool | int | Number | Text | None] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_is_not_done(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            raise ValueError("must be an object")
+        for field, neutral in _UNSUPPORTED.items():
+            if body.get(field) not in (None, neutral):
+                raise ValueError(f"{field}: is not supported; remove it")
+        return {k: v for k, v in body.items() if k not in _UNSUPPORTED and v not in _EMPTY}
 
     @model_validator(mode="after")
     def _is_bounded(self) -> ChatRequest:
@@ -134,70 +111,100 @@ class ChatRequest(_OpenAIRequest):
     @property
     def passed_on(self) -> dict[str, Any]:
         """The fields that the engine gets, besides the number of answers and tokens."""
-        fields = super().passed_on
-        return {k: v for k, v in fields.items() if k not in ("max_tokens", "max_completion_tokens")}
+        ours = {"model", "n", "max_tokens", "max_completion_tokens", "timeout_s", "user"}
+        return self.model_dump(mode="json", exclude=ours | {"metadata"}, exclude_none=True)
+
+    def numbered(self, number: int) -> ChatRequest:
+        """The request for one of several answers, which differ also if there is a seed."""
+        seed = None if self.seed is None else self.seed + number
+        return self.model_copy(update={"seed": seed})
 
 
-class CompletionRequest(_OpenAIRequest):
-    """The supported part of OpenAI's text completion request, and vLLM's log-probabilities."""
+_OF_VLLM = {
+    *("top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty"),
+    *("stop", "stop_token_ids", "ignore_eos", "min_tokens", "add_special_tokens"),
+    *("skip_special_tokens", "return_token_ids", "return_tokens_as_token_ids"),
+}
+_IGNORED = {"user", "metadata"}
+_NEUTRAL = {"stream": False, "use_beam_search": False, "suffix": "", "best_of": 1}
+_MAX_VALUES = 2**18  # of prompt_logprobs: vLLM makes objects of each, on the event loop
 
-    unsupported = {**_UNSUPPORTED, "suffix": "", "best_of": 1}
+
+class CompletionRequest(BaseModel, extra="allow"):
+    """OpenAI's text completion request for one prompt, with vLLM's log-probabilities.
+
+    vLLM checks the fields of ``_OF_VLLM``; others than these are rejected.
+    """
 
     prompt: list[TokenId] | Text = Field(
         min_length=1, description="Token ids or text; over HTTP also a list of these."
     )
+    model: str | None = None
+    n: int | None = Field(None, strict=True, ge=1, le=MAX_ANSWERS)
+    timeout_s: Timeout = CHAT_TIMEOUT_S
+    seed: Seed | None = None
+    temperature: Number | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, strict=True, ge=0, lt=2**31)
     prompt_logprobs: int | None = Field(None, strict=True, ge=0, le=MAX_TOP_K)
     logprobs: int | None = Field(None, strict=True, ge=0, le=MAX_TOP_K)
     echo: bool = False
-    add_special_tokens: bool = True
-    skip_special_tokens: bool = True
-    return_token_ids: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
-    ignore_eos: bool = False
-    min_tokens: int | None = Field(None, strict=True, ge=0, lt=2**31)
-    stop_token_ids: list[TokenId] | None = Field(None, max_length=64)
 
     @model_validator(mode="after")
-    def _is_as_vllm_does_it(self) -> Self:
-        of_prompt = self._of_prompt
-        if of_prompt is not None and self.temperature not in (None, 0.0, 1.0):
+    def _is_as_vllm_does_it(self) -> CompletionRequest:
+        for name, value in (self.model_extra or {}).items():
+            known = name in _OF_VLLM or name in _IGNORED
+            if not known and (name not in _NEUTRAL or value not in (None, _NEUTRAL[name])):
+                raise ValueError(f"{name}: is not supported; remove it")
+        if self.values and self.temperature not in (None, 0.0, 1.0):
             raise ValueError(
                 f"temperature: {self.temperature:g} does not reach prompt_logprobs in vLLM, "
                 "whatever its logprobs mode; send 1, and scale top log-probabilities yourself"
             )
-        if of_prompt is not None and (values := self.tokens * (of_prompt + 1)) > _MAX_VALUES:
+        if self.values > _MAX_VALUES:
             raise ValueError(
-                f"prompt_logprobs: {of_prompt} for {self.tokens} tokens are {values} values; the "
-                f"limit is {_MAX_VALUES}, so lower it, or ask /v1/logprobs"
+                f"prompt_logprobs: {self.values} values for {self.tokens} tokens; the limit is "
+                f"{_MAX_VALUES}, so lower it, or ask /v1/logprobs"
             )
         return self
 
     @property
-    def _of_prompt(self) -> int | None:
-        of_echo = self.logprobs if self.echo else None
-        return of_echo if self.prompt_logprobs is None else self.prompt_logprobs
-
-    @property
     def tokens(self) -> int:
         """Those of the prompt; of a text, at most."""
-        return utf8_bytes(self.prompt) if isinstance(self.prompt, str) else len(self.prompt)
+        return len(self.prompt.encode() if isinstance(self.prompt, str) else self.prompt)
+
+    @property
+    def values(self) -> int:
+        """The log-probabilities of the prompt."""
+        top_k = (
+            self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
+        )
+        return 0 if top_k is None else self.tokens * (top_k + 1)
+
+    @property
+    def places(self) -> int:
+        """The places in a replica that it takes; vLLM's objects are larger than arrays."""
+        return places_of(self.tokens + (self.max_tokens or 0), 4 * self.values, 0)
 
     @property
     def size(self) -> int:
         """The bytes of the prompt's UTF-8 or ids."""
-        return self.tokens if isinstance(self.prompt, str) else 4 * self.tokens
-
-    @property
-    def places(self) -> int:
-        """The places in a replica that it takes."""
-        scored = 0 if self._of_prompt is None else self.tokens
-        return places_of(self.tokens + (self.max_tokens or 0), scored, self._of_prompt or 0)
+        return self.tokens * (1 if isinstance(self.prompt, str) else 4)
 
     @property
     def samples_logprobs(self) -> bool:
         """Whether it asks for those of sampled tokens."""
         return self.logprobs is not None and not (self.echo and self.max_tokens == 0)
+
+    @property
+    def passed_on(self) -> dict[str, Any]:
+        """The fields that the engine gets."""
+        ours = {"model", "n", "timeout_s", *_IGNORED, *_NEUTRAL}
+        return self.model_dump(mode="json", exclude=ours, exclude_none=True)
+
+    def numbered(self, number: int) -> CompletionRequest:
+        """The request for one of several answers, which differ also if there is a seed."""
+        seed = None if self.seed is None else self.seed + number
+        return self.model_copy(update={"seed": seed})
 
 
 def merged(answers: Sequence[dict[str, Any]], prompts: int = 1) -> dict[str, Any]:
@@ -206,8 +213,7 @@ def merged(answers: Sequence[dict[str, Any]], prompts: int = 1) -> dict[str, Any
     choices = (choice for answer in answers for choice in answer["choices"])
     whole["choices"] = [{**choice, "index": index} for index, choice in enumerate(choices)]
     for other in (answer.get("usage") for answer in answers[1:]):
-        if other and whole.get("usage"):
-            usage = whole["usage"]
+        if other and (usage := whole.get("usage")):
             usage["completion_tokens"] += other["completion_tokens"]
             usage["prompt_tokens"] += other["prompt_tokens"] if prompts > 1 else 0
             usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]

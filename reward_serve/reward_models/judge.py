@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from reward_serve.config.judge import JudgeConfig
 from reward_serve.config.models import JudgeModel
-from reward_serve.engines.base import Engine, Sampling
+from reward_serve.engines.base import Engine, Sampling, TeacherEngine
 from reward_serve.engines.caching import CachingEngine
 from reward_serve.off_loop import grading_cost, off_loop
 from reward_serve.prompts.rendering import CHARACTERS_A_TOKEN, Renderer
@@ -37,6 +37,7 @@ from reward_serve.reward_models.base import (
 from reward_serve.reward_models.chat import ChatRequest
 from reward_serve.reward_models.comparison import Asker, Comparison, sampling_of
 from reward_serve.reward_models.group import GroupJudge
+from reward_serve.reward_models.teacher import Teacher
 from reward_serve.reward_models.turns import scored_states, with_turns
 from reward_serve.schema import Mode, Options, ScoreRequest, ScoreResult, Source
 from reward_serve.templates import RulesName, Template, inline_template, is_inline, is_judged
@@ -81,6 +82,9 @@ class Judge(RewardModel):
         self._engine_key = ";".join(f"{k}={v}" for k, v in self._engine_fields.items())
         self._blind = set[str]()  # templates that showed no question of a request
         self._ends_thinking = config.engine.ends_thinking
+        if config.teacher:
+            teacher = Teacher(config, cast(TeacherEngine, engine))
+            self.logprobs, self.complete = teacher.logprobs, teacher.complete
         self.groups: GroupJudge | None = None
         if config.group is not None:
             self.groups = GroupJudge(config.group, self._prepared)

@@ -20,7 +20,9 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_sequence_gets_its_own_arrays() -> None:
-    asked = [{"token_ids": [*IDS, n], "start": 3, "top_k": n % 3} for n in range(20)]
+    asked: list[dict[str, Any]] = [
+        {"token_ids": [*IDS, n], "start": 3, "top_k": n % 3} for n in range(20)
+    ]
     with FakeService(teacher()) as service, HttpRewardClient(service.url) as client:
         results = client.logprobs(asked)
         awaited = asyncio.run(client.alogprobs([{"token_ids": np.array(IDS), "id": "mine"}]))

@@ -76,15 +76,15 @@ def test_a_judge_and_a_rule_need_only_a_name_and_a_kind() -> None:
 def test_a_teachers_steps_are_short_on_a_gpu_and_its_numbers_exact_on_a_cpu(kind: str) -> None:
     own = {"teacher": True} if kind == "judge" else {}
     on_cpu, on_gpu = (
-        AppConfig.parse({"models": [{"name": "t", "kind": kind, **own, **resources}]}).models[0]
+        vars(AppConfig.parse(models({"name": "t", "kind": kind, **own, **resources})).models[0])
         for resources in ({}, {"resources": {"num_gpus": 1}})
     )
-    assert (on_cpu.vllm.engine_kwargs, on_cpu.vllm.max_num_batched_tokens) == (
+    assert (on_cpu["engine"].engine_kwargs, on_cpu["engine"].max_num_batched_tokens) == (
         {"max_logprobs": 256},
         None,
     )
-    assert on_cpu.vllm.dtype == ("float32" if kind == "teacher" else "auto")
-    assert (on_gpu.vllm.dtype, on_gpu.vllm.max_num_batched_tokens) == ("auto", 2048)
+    assert on_cpu["engine"].dtype == ("float32" if kind == "teacher" else "auto")
+    assert (on_gpu["engine"].dtype, on_gpu["engine"].max_num_batched_tokens) == ("auto", 2048)
 
 
 @pytest.mark.parametrize(("device", "size", "asked", "resolved"), rows(__file__, "devices"))
