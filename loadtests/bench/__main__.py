@@ -21,6 +21,7 @@ from loadtests.bench import (
     label_mode,
     long,
     rubric,
+    teacher,
     turns,
     waiting,
 )
@@ -47,6 +48,9 @@ def main(
         "turns": lambda: turns.run(rounds, data),
         "kinds": lambda: kinds.run(requests),
         "cache": lambda: cache.run(requests),
+        "teacher": lambda: teacher.run(rounds),
+        "teacher_exact": lambda: teacher.exact(requests),
+        "teacher_memory": teacher.memory,
     }
     of_data = f" DATA={data.name}" if data != SAMPLES else ""
     run_parts(known, only, out / "bench.json", lambda name: f"make bench ONLY={name}{of_data}")

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -56,7 +56,7 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     timeout = httpx.Timeout(TIMEOUT_S)
     async with httpx.AsyncClient(base_url=server, timeout=timeout) as vllm:
         ways: dict[str, Way] = {
-            "bare": bare(engine, rendered),
+            "bare": bare(engine, rendered.ids, logprob_token_ids=rendered.label_ids),
             "handle_batch": batches(HandleTransport(APP)),
             "handle_single_coalesced": _one_by_one(RewardClient(APP, timeout_s=TIMEOUT_S)),
             "http_batch": batches(HttpTransport(url)),
@@ -75,28 +75,22 @@ async def _run(requests: list[Request], repeats: int, url: str, server: str) -> 
     }
 
 
-def bare(engine: VllmEngine, rendered: PromptRenderer) -> Way:
-    """The engine's ``AsyncLLM``, asked for labels with the token ids that the service renders."""
+def bare(engine: VllmEngine, ids_of: Callable[[Request], list[int]], **asked: Any) -> Way:
+    """The engine's ``AsyncLLM``, asked for a token with these sampling parameters."""
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
 
     llm, numbers = engine._llm, itertools.count()
-    params = SamplingParams(
-        max_tokens=1,
-        temperature=0.0,
-        logprob_token_ids=rendered.label_ids,
-        detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
+    once = {"max_tokens": 1, "temperature": 0.0, "detokenize": False}
+    params = SamplingParams(**once, output_kind=RequestOutputKind.FINAL_ONLY, **asked)
 
-    async def generate(ids: list[int]) -> int:
-        outputs = llm.generate(tokens_input(ids), params, f"bare-{next(numbers)}")
-        return sum([len(output.outputs[0].logprobs) async for output in outputs])
+    async def generate(request: Request) -> int:
+        outputs = llm.generate(tokens_input(ids_of(request)), params, f"bare-{next(numbers)}")
+        return sum([output.finished async for output in outputs])
 
     async def way(requests: list[Request]) -> int:
-        prompts = list(map(rendered.ids, requests))
-        return sum(await asyncio.gather(*map(generate, prompts)))
+        return sum(await asyncio.gather(*map(generate, requests)))
 
     return way
 
@@ -140,10 +134,10 @@ def _vllm(client: httpx.AsyncClient, rendered: PromptRenderer) -> Way:
 
 
 @contextmanager
-def vllm_server(model: str) -> Iterator[str]:
+def vllm_server(model: str, config: EngineConfig | None = None) -> Iterator[str]:
     """Run vLLM's own server with the service's engine settings and yield its URL."""
-    port = free_port()
-    arguments = engine_arguments(EngineConfig(device="cpu"), model, 0)
+    port, config = free_port(), config or EngineConfig(device="cpu")
+    arguments = engine_arguments(config, model, 0)
     flags = ["--host", "127.0.0.1", "--port", str(port)]
     for name, value in arguments.items():
         flag = "--" + name.replace("_", "-")
@@ -152,7 +146,7 @@ def vllm_server(model: str) -> Iterator[str]:
         elif value is not False and name != "model":
             flags += [flag, str(value)]
     with patch.dict(os.environ):
-        set_environment(EngineConfig(device="cpu"), num_cpus=2)
+        set_environment(config, num_cpus=2)
         environment = dict(os.environ)
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     process = subprocess.Popen(
@@ -161,7 +155,7 @@ def vllm_server(model: str) -> Iterator[str]:
     )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     try:
-        with console.status("P2: starting vLLM's own server"):
+        with console.status("starting vLLM's own server"):
             _wait(process, url)
         yield url
     finally:

@@ -14,13 +14,13 @@ import typer
 
 from deployments.local import console
 from loadtests.chaos.report import Figures, aborted, table
-from loadtests.chaos.scenarios import cache, changes, kills, pauses, stand_in
+from loadtests.chaos.scenarios import cache, changes, kills, pauses, stand_in, teacher
 from loadtests.reports import RESULTS, add_figures, chosen_of
 
 Run = Callable[[Sequence[str]], Iterator[tuple[str, Figures]]]
 
 _RUNS: list[tuple[tuple[str, ...], Run]] = [
-    (module.NAMES, module.run) for module in (stand_in, pauses, changes, kills, cache)
+    (module.NAMES, module.run) for module in (stand_in, pauses, changes, kills, teacher, cache)
 ]
 NAMES = [name for names, _ in _RUNS for name in names]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from loadtests.chaos.load import Tally, closed_loop, quantiles
+from loadtests.chaos.load import Ask, Tally, closed_loop, quantiles
 from loadtests.chaos.questions import Question
 from loadtests.chaos.report import Figures
 from loadtests.chaos.target import Target, ask_functions, shared_clients, wait_until
+from reward_serve.client import Client
 
 _TIMEOUT_S = 180.0
 
@@ -20,6 +21,7 @@ async def fault_under_load(
     inject: Callable[[], object],
     restored: Callable[[], bool] = lambda: True,
     *,
+    ask: Callable[[Mapping[str, Client]], Mapping[str, Ask]] = ask_functions,
     min_requests: int,
     callers: int = 8,
     before_s: float = 4.0,
@@ -32,6 +34,7 @@ async def fault_under_load(
         questions: the questions to send.
         inject: injects the fault; may block.
         restored: whether the faulty part has been replaced.
+        ask: the clients' functions to call.
         min_requests: minimum number of requests in all.
         callers: callers for each way, in a closed loop.
         before_s: seconds of load before the fault.
@@ -44,9 +47,7 @@ async def fault_under_load(
     """
     tally, stopped = Tally(), asyncio.Event()
     clients = shared_clients(target)
-    load = asyncio.create_task(
-        closed_loop(tally, ask_functions(clients), questions, callers, stopped.is_set)
-    )
+    load = asyncio.create_task(closed_loop(tally, ask(clients), questions, callers, stopped.is_set))
     await asyncio.sleep(before_s)
     start_s = time.monotonic()
     await asyncio.to_thread(inject)

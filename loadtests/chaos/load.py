@@ -1,8 +1,9 @@
 """A load with known right answers, and a count of the outcomes.
 
-``right``: the right score. ``absent``: a typed status without a score. ``wrong``: another score
-(``silent_zeros`` are 0 instead of 1), or the answer to another request. ``lost``: an untyped
-failure. ``hung``: no answer within the deadline plus ``GRACE_S``.
+``right``: the right score, or the right log-probability of every token. ``absent``: a typed status
+without either. ``wrong``: another value (``silent_zeros`` are scores of 0 instead of 1), or the
+answer to another request. ``lost``: an untyped failure. ``hung``: no answer within the deadline
+plus ``GRACE_S``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
-from loadtests.chaos.questions import Body, Question
+from loadtests.chaos.questions import Body, Question, is_right
 from reward_serve.client import ServiceUnavailableError
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.schema import ScoreResult, Status
 from reward_serve_lab.evaluation.bulk import percentile
 
@@ -26,7 +28,7 @@ UNAVAILABLE = "unavailable"
 """Counted as the status of ``ServiceUnavailableError``, which the shared client never raises."""
 
 Outcome = Literal["right", "absent", "wrong", "lost", "hung"]
-Ask = Callable[[list[Body]], Awaitable[Sequence[ScoreResult]]]
+Ask = Callable[[list[Body]], Awaitable[Sequence[ScoreResult | LogprobsResult]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,17 @@ def outcome_of(question: Question, answer: object) -> tuple[Outcome, str]:
     """The outcome of an answer, or of the exception raised instead, and why."""
     if isinstance(answer, ServiceUnavailableError):
         return "absent", UNAVAILABLE
-    if not isinstance(answer, ScoreResult):
+    if not isinstance(answer, ScoreResult | LogprobsResult):
         return "lost", type(answer).__name__
     sent = (question.body["id"], question.body["metadata"])
     if (answer.id, answer.metadata) != sent:
         return "wrong", "another request's answer"
     if answer.status is not Status.OK:
         return "absent", answer.status.value
-    if answer.score == question.right:
+    if is_right(question, answer):
         return "right", ""
+    if isinstance(answer, LogprobsResult):
+        return "wrong", "log-probabilities"
     return "wrong", "silent zero" if answer.score == 0.0 else f"score {answer.score}"
 
 

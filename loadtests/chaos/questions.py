@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
+
+from reward_serve.logprobs import LogprobsResult
+from reward_serve.schema import ScoreResult
+
 Body = dict[str, Any]
 
 _LARGEST = 999_999  # the judge is shown numbers of up to six digits as they are
@@ -15,18 +20,37 @@ _LARGEST = 999_999  # the judge is shown numbers of up to six digits as they are
 
 @dataclass(frozen=True)
 class Question:
-    """A request and its right score.
+    """A request and its right answer.
 
     Attributes:
         body: the request as sent, with a unique ``id`` and ``metadata``.
-        right: 1.0 or 0.0.
+        right: 1.0 or 0.0; of a teacher, the log-probability of each scored token.
     """
 
     body: Body
-    right: float
+    right: Any
 
 
-Pair = tuple[Body, float]
+Pair = tuple[Body, Any]
+
+_NEAR = 1e-3
+"""Largest difference of a log-probability; the same tokens in other steps differ by 5e-5."""
+
+
+def is_right(question: Question, answer: ScoreResult | LogprobsResult) -> bool:
+    """Whether an answer with status ``ok`` is its question's own."""
+    if isinstance(answer, ScoreResult):
+        return bool(answer.score == question.right)
+    same_tokens = answer.logprobs.shape == np.shape(question.right)
+    return same_tokens and bool(np.abs(answer.logprobs - question.right).max() < _NEAR)
+
+
+def sequences(rng: Random, count: int, lengths: tuple[int, int], start: int = 1) -> list[Body]:
+    """Requests to the bundled model as a teacher, of random tokens."""
+    sizes = [rng.randint(*lengths) for _ in range(count)]
+    # The first 32 ids are control tokens.
+    ids = ([rng.randrange(32, 49_152) for _ in range(size)] for size in sizes)
+    return [{"token_ids": token_ids, "start": start} for token_ids in ids]
 
 
 def prose(rng: Random) -> Pair:
@@ -56,7 +80,7 @@ def questions_of(
     draw: Callable[[Random], Pair],
     run: str,
     timeout_s: float,
-    options: Sequence[Body] = ({},),
+    options: Sequence[Body] | None = ({},),
 ) -> Iterator[Question]:
     """Endless questions with unique ids.
 
@@ -64,7 +88,7 @@ def questions_of(
         draw: makes or picks a question.
         run: prefix of every id, and the seed of the draws.
         timeout_s: each request's deadline.
-        options: a request's options are drawn from these.
+        options: a request's options are drawn from these; None: it has none, as of a teacher.
     """
     rng = Random(f"{run}-0")
     for number in itertools.count():
@@ -73,6 +97,6 @@ def questions_of(
             "id": f"{run}-{number}",
             "metadata": {"number": number},
             "timeout_s": timeout_s,
-            "options": rng.choice(options),
+            **({"options": rng.choice(options)} if options else {}),
         }
         yield Question({**body, **fields}, right)

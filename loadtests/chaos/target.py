@@ -77,6 +77,11 @@ def ask_functions(
     return {way: client.ascore_batch for way, client in clients.items()}
 
 
+def ask_teacher(clients: Mapping[str, Client]) -> dict[str, Ask]:
+    """Each client's function for log-probabilities."""
+    return {way: client.alogprobs for way, client in clients.items()}
+
+
 def first_model(target: Target) -> dict[str, Any]:
     """The first model's entry in ``/v1/models``, which lacks its replica's part if that is late."""
     with HttpRewardClient(target.url) as client:

@@ -120,7 +120,7 @@ async def _speed(
     rendered = PromptRenderer(engine.tokenizer, response_tokens=max(lengths))
     around = len(rendered.ids({"response": "", "reference": _REFERENCE}))
     ways = {
-        "bare": bare(engine, rendered),
+        "bare": bare(engine, rendered.ids, logprob_token_ids=rendered.label_ids),
         "engine_alone": _labelled(engine),
         "service_http": batches(HttpRewardClient(url, timeout_s=600), _CALL),
     }

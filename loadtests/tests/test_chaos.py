@@ -20,6 +20,7 @@ from loadtests.chaos.load import (
 from loadtests.chaos.questions import Question, marked, prose, questions_of
 from loadtests.chaos.report import ALWAYS_ZERO, all_right, recovers, table, with_bounds
 from reward_serve.client import ServiceUnavailableError
+from reward_serve.logprobs import LogprobsResult
 from reward_serve.schema import ScoreResult, Status, failure
 from reward_serve_answers import verify_any
 
@@ -31,6 +32,10 @@ OWN: Body = {"id": "q", "metadata": {"number": 7}}
 
 def scored(score: float, **fields: Any) -> ScoreResult:
     return ScoreResult(status=Status.OK, score=score, source="judge", **{**OWN, **fields})
+
+
+def tokens(logprobs: list[float], **fields: Any) -> LogprobsResult:
+    return LogprobsResult(status=Status.OK, logprobs=logprobs, **{**OWN, **fields})
 
 
 @pytest.mark.parametrize(
@@ -46,9 +51,13 @@ def scored(score: float, **fields: Any) -> ScoreResult:
         (1.0, ServiceUnavailableError("gone"), ("absent", "unavailable")),
         (1.0, KeyError("bug"), ("lost", "KeyError")),
         (1.0, None, ("lost", "NoneType")),
+        ([-2.0, -0.5], tokens([-2.0001, -0.5]), ("right", "")),
+        ([-2.0, -0.5], tokens([-0.5, -2.0]), ("wrong", "log-probabilities")),
+        ([-2.0, -0.5], tokens([-2.0]), ("wrong", "log-probabilities")),
+        ([-2.0], tokens([-2.0], id="another"), ("wrong", "another request's answer")),
     ],
 )
-def test_the_outcome_of_an_answer(right: float, answer: object, outcome: tuple[str, str]) -> None:
+def test_the_outcome_of_an_answer(right: object, answer: object, outcome: tuple[str, str]) -> None:
     assert outcome_of(Question(OWN, right), answer) == outcome
 
 
@@ -114,7 +123,7 @@ def test_outage_and_recovery_are_measured_from_the_fault_by_each_way() -> None:
 async def test_an_open_loop_sends_regardless_of_earlier_answers() -> None:
     over, begun = asyncio.Event(), 0
 
-    async def stuck(bodies: list[Body]) -> Sequence[ScoreResult]:
+    async def stuck(bodies: list[Body]) -> Sequence[ScoreResult | LogprobsResult]:
         nonlocal begun
         begun += len(bodies)
         if begun >= 20:

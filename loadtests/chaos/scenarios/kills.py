@@ -18,7 +18,7 @@ import psutil
 from deployments.local import free_port, serve_run
 from loadtests.chaos import processes
 from loadtests.chaos.fault_under_load import fault_under_load
-from loadtests.chaos.questions import Pair, marked, questions_of
+from loadtests.chaos.questions import Pair, Question, marked, questions_of
 from loadtests.chaos.report import Figures, recovers, with_bounds
 from loadtests.chaos.target import Target, first_model
 from loadtests.cluster import await_ready, config, local_cluster
@@ -48,7 +48,7 @@ def run(names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
     """Run each scenario once the service has recovered."""
     with local_cluster() as address:
         target = Target(address, f"http://127.0.0.1:{free_port()}")
-        content = config(target.port, [_judge()])
+        content = config(target.port, [judge()])
         serve_run(address, content)
         await_ready(target.url)
         pool, set_aside = answered_right(target)
@@ -62,11 +62,13 @@ def run(names: Sequence[str]) -> Iterator[tuple[str, Figures]]:
                 else:
                     _KILLS[name](first_model(target)["pid"])
 
-            figures = asyncio.run(_measured(target, name, pool, inject))
+            questions = questions_of(lambda rng: rng.choice(pool), name, DEADLINE_S)
+            replica_goes = name in (*_REPLICA_GOES, _UPDATED)
+            figures = asyncio.run(measured(target, name, questions, inject, replica_goes))
             yield name, {**figures, "set_aside": set_aside}
 
 
-def _judge() -> dict[str, Any]:
+def judge() -> dict[str, Any]:
     """As deployments/judge.yaml, without rules first and with a short stall timeout."""
     return {
         "name": "judge",
@@ -89,9 +91,15 @@ def answered_right(target: Target, size: int = POOL) -> tuple[list[Pair], int]:
     return kept, size - len(kept)
 
 
-async def _measured(
-    target: Target, name: str, pool: Sequence[Pair], inject: Callable[[], None]
+async def measured(
+    target: Target,
+    name: str,
+    questions: Iterator[Question],
+    inject: Callable[[], None],
+    replica_goes: bool,
+    **load: Any,
 ) -> Figures:
+    """The figures of ``fault_under_load``, and whether the replica leaves no process behind."""
     before = first_model(target)["pid"]
     family = [psutil.Process(before), *psutil.Process(before).children(recursive=True)]
     controller, proxy = processes.only(processes.CONTROLLER), processes.only(processes.PROXY)
@@ -110,9 +118,8 @@ async def _measured(
             return controller not in now
         return proxy not in now if name == "proxy_killed" else bool(model["pid"] != before)
 
-    questions = questions_of(lambda rng: rng.choice(pool), name, DEADLINE_S)
-    figures = await fault_under_load(target, questions, inject, restored, min_requests=330)
-    replica_goes = name in (*_REPLICA_GOES, _UPDATED)
+    load = {"min_requests": 330, **load}
+    figures = await fault_under_load(target, questions, inject, restored, **load)
     orphans = [p.pid for p in family if replica_goes and p.is_running()]
     bounds = {**recovers(figures), "no process of the old replica is left": not orphans}
     return with_bounds(figures, bounds)

@@ -43,6 +43,7 @@ def judge_and_keys(port: int, keys: Path) -> dict[str, Any]:
     (judge,) = config["applications"][0]["args"]["models"]
     judge["autoscaling"] = {"min_replicas": 1, "max_replicas": 1}  # tests look into its one replica
     judge["group"] = {}
+    judge["teacher"] = True
     server = {
         "api_keys_file": str(keys),
         "api_keys_env": KEYS_VARIABLE,
@@ -112,5 +113,5 @@ BEHIND_THE_GATEWAY: dict[str, Any] = {
         {"name": "rule", "application": RULES},
         {"name": "several", "application": SEVERAL},
     ],
-    "server": {"compatible_with": ["openai"], "aliases": {"Qwen/Qwen3-32B": "judge"}},
+    "server": {"compatible_with": ["openai", "sglang"], "aliases": {"Qwen/Qwen3-32B": "judge"}},
 }
