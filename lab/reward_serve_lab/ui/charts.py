@@ -200,7 +200,8 @@ def _figure(
     with tag("figure", "chart"):
         tag("figcaption", text=title)
         chart = ui.echart({**options, "series": list(series)}, renderer="svg")
-        chart.props["aria-label"] = title  # ECharts names only a chart that has data
+        # ECharts names only a chart that has data.
+        chart.props["role"], chart.props["aria-label"] = "img", title
 
 
 def _options(

@@ -64,7 +64,7 @@ _LABELS = (
     *("step", "verdicts", "reward", *(f"{source}, %" for source in _SOURCES)),
     *("no gradient", "characters", "90th percentile", "audits disagree"),
 )
-_TEACHER_LABELS = ("step", "sequences", "absent", "tokens", "mean log-probability")
+_TEACHER_LABELS = ("step", "teacher's sequences", "absent", "tokens", "mean log-probability")
 
 
 def build(session: Session) -> None:
@@ -108,6 +108,7 @@ class _Training:
                 [Column(label, "number") for label in _TEACHER_LABELS],
                 caption=f"A teacher's newest {_TABLE_STEPS} steps, newest first",
             )
+        self._teacher_box.set_visibility(False)
         ui.timer(_FOLLOW_S, self._follow)
         ui.timer(0.0, self._follow, once=True)
 

@@ -96,7 +96,7 @@ def test_what_has_no_logprobs_says_why(
     ask(page, {**SEQUENCE, "student_logprobs": [-1.0]})
     expect(page.get_by_text("student_logprobs: has 1 values; send 5")).to_be_visible()
     ask(page, SEQUENCE)
-    expect(page.get_by_text("HTTP 404: Not Found")).to_be_visible()
+    expect(page.get_by_text("invalid: model: 'rule' gives no log-probabilities")).to_be_visible()
     late = {"id": None, "status": "timeout", "reason": "60 s passed"}
     fake_service.replies["/v1/logprobs"] = Reply(late, 504)
     ask(page, SEQUENCE)
