@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from statistics import fmean
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -265,6 +266,8 @@ class Scorer:
         try:
             completion = await self._completed(body, origin, times)
             answer |= {"status": Status.OK.value, "completion": completion}
+            if scored := _of_prompts(completion):
+                answer |= {**_OF_TEACHER, "details": scored}
         except Exception as error:
             failed = failure_of(error, f"reward model {self._name}, chat completion")
             answer |= failed.model_dump(mode="json", include={"status", "reason", "details"})
@@ -392,6 +395,14 @@ class Scorer:
                 f"max_item_bytes: {self._max_item_bytes}, so send less, such as its end"
             )
         return total
+
+
+def _of_prompts(completion: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What observers count of a completion with ``prompt_logprobs``, each token's own first."""
+    prompts = (choice.get("prompt_logprobs") or () for choice in completion["choices"])
+    rows = [row for prompt in prompts for row in prompt[1:]]
+    values = [next(iter(row.values()))["logprob"] for row in rows if isinstance(row, dict)]
+    return {"tokens": len(values), "mean_logprob": fmean(values)} if values else None
 
 
 def _validated(contract: type[Body], body: object) -> Body:

@@ -142,3 +142,19 @@ async def test_a_judges_engine_refuses_what_would_change_its_labels() -> None:
         answer = await scorer(teacher(on_judge=True)).complete({**body, **harmless})
         assert answer["status"] == "ok"
     assert (await scorer().complete(body))["status"] == "ok"
+
+
+async def test_a_completion_with_prompt_logprobs_counts_as_a_teachers() -> None:
+    row = {"5": {"logprob": -2.0}, "1": {"logprob": -0.1}}
+    seen, model = Seen(), teacher()
+
+    async def complete(request: Any) -> dict[str, Any]:
+        rows = [None, row, {"7": {"logprob": -1.0}}] if request.prompt_logprobs else None
+        return {"choices": [{"index": 0, "prompt_logprobs": rows}]}
+
+    model.complete = complete
+    service = scorer(model, None, seen)
+    answer = await service.complete({"prompt": IDS, "prompt_logprobs": 1})
+    assert answer["details"] == {"tokens": 2, "mean_logprob": -1.5}
+    await service.complete({"prompt": IDS})
+    assert [source for source, *_ in seen.results] == ["teacher", "chat"]
