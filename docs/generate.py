@@ -260,12 +260,15 @@ def _fields() -> str:
     for model in models:
         kind, *_ = get_args(model.model_fields["kind"].annotation)
         specific = [name for name in model.model_fields if name not in common]
-        sections = ", ".join(f"[`{name}`](#{name})" for name in specific)
+        plain = {n for n in specific if not any(_held(model.model_fields[n].annotation))}
+        sections = ", ".join(f"[`{name}`](#{name})" for name in specific if name not in plain)
         text += f"\n## kind: {kind}\n\n{_plain(model.__doc__ or '')}\n\n"
         text += f"Sections: {sections}.\n"
+        text += f"\n{_rows(model, plain)}" if plain else ""
         for name in specific:
             text += _below(model, name, seen)
     text += "\n## server\n\n" + _rows(ServerConfig)
+    text += "".join(_below(ServerConfig, name, seen) for name in ServerConfig.model_fields)
     text += "\n## Gateway\n\nA gateway's `models[]`; its `server` is the same.\n\n"
     text += _rows(get_args(GatewayConfig.model_fields["models"].annotation)[0])
     text += "\n## Judging templates\n\nFields of a template file.\n\n"
