@@ -44,6 +44,11 @@ def test_where_all_are_needed_a_failed_test_is_the_last() -> None:
     assert ([outcome.passed for outcome in outcomes], tests) == ([True, False], 3)
 
 
+def test_half_a_character_is_no_fault_of_the_sandbox() -> None:
+    outcomes, _ = check('print("\udc00")', r'{"inputs": ["\ud800"], "outputs": ["\ud800"]}')
+    assert not outcomes[0].passed
+
+
 def test_all_tests_together_have_a_limit() -> None:
     reference = json.dumps({"inputs": ["1"] * 99, "outputs": ["1"] * 99})
     began = time.monotonic()
