@@ -25,7 +25,7 @@ WALL = 3  # real time of a test, in CPU time limits, unless it waits for a core
 INSIDE = Path(inside.__file__).read_text(encoding="utf-8")
 
 _MOST_REAL = 20  # real time of a test on a busy machine, in CPU time limits
-_MIN_ABI = 4  # of Landlock
+_MIN_ABI = 6  # of Landlock; earlier ones leave abstract sockets outside open
 _POLL_S = 0.02
 _CHUNK = 2**16
 _TAIL = 2**12  # bytes kept of what a process writes to stderr
@@ -40,7 +40,7 @@ while len(code) < {len(_CODE)}:
 exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-# What Landlock leaves free: attributes of files, priorities and, before Linux 6.12, signals.
+# What Landlock leaves free: attributes of files, and priorities. Signals have two guards.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
@@ -262,7 +262,7 @@ def _interpreter() -> str:
 
 
 def _sandbox(folder: str) -> Any:
-    from sandlock import Protection, Sandbox
+    from sandlock import Sandbox
 
     library = sysconfig.get_path("stdlib")
     readable = [*_LIBRARIES, _interpreter(), library, str(Path(library).parent), folder]
@@ -275,12 +275,6 @@ def _sandbox(folder: str) -> Any:
         max_processes=1,
         max_open_files=64,
         extra_deny_syscalls=_DENIED.split(),
-        # Landlock has these since Linux 6.10 and 6.12; seccomp denies as much.
-        allow_degraded=[
-            Protection.FS_IOCTL_DEV,
-            Protection.SIGNAL_SCOPE,
-            Protection.ABSTRACT_UNIX_SOCKET_SCOPE,
-        ],
     )
 
 
@@ -293,7 +287,7 @@ def sandbox_fault() -> str | None:
     if (version := landlock_abi_version()) < _MIN_ABI:
         return (
             f"Linux {platform.release()} offers Landlock ABI {max(0, version)}, and {_MIN_ABI} is "
-            "needed; use Linux 6.7 or later with landlock in /sys/kernel/security/lsm, or a "
+            "needed; use Linux 6.12 or later with landlock in /sys/kernel/security/lsm, or a "
             "SandboxFusion server"
         )
     try:
