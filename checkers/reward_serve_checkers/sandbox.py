@@ -236,6 +236,8 @@ class Process:
         self._cpu_clock = None
         result = self._process.wait(timeout=self._clock.left_real_s())
         errors = self._errors.decode(errors="replace").strip()
+        if result.reason.name == "KILLED":  # no program of one process can do so
+            raise SandboxError("the program was killed: by the kernel, if memory was short")
         if result.error or not self._ready:
             raise SandboxError(f"the sandbox failed: {result.error or errors[-300:]}")
         if result.success:
@@ -285,7 +287,7 @@ def sandbox_fault() -> str | None:
     try:
         with tempfile.TemporaryDirectory() as folder, Clock(Limits()) as clock:
             output = Process("stdin", b"print(6 * 7)", folder=folder, clock=clock).output(b"", 99)
-    except (SandboxError, StoppedError) as error:
+    except (OSError, SandboxError, StoppedError) as error:
         output = str(error).encode()
     if output == b"42\n":
         return None
