@@ -42,7 +42,7 @@ exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 # What Landlock leaves free: attributes of files, limits and priorities of this user's processes,
-# and the signal that ends a process with its parent. Signals have two guards.
+# and the signal that ends a process with its parent. Other signals have two guards.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
@@ -251,6 +251,8 @@ class Process:
         self._ended = True
         result = self._process.wait()
         errors = self._errors.decode(errors="replace").strip()
+        if result.reason.name == "KILLED":  # no program of one process can do so
+            raise SandboxError("the program was killed: by the kernel, if memory was short")
         if result.error or not self._ready:
             raise SandboxError(f"the sandbox failed: {result.error or errors[-300:]}")
         if result.success:
@@ -301,7 +303,7 @@ def sandbox_fault() -> str | None:
     try:
         with tempfile.TemporaryDirectory() as folder, Clock(Limits()) as clock:
             output = Process("stdin", b"print(6 * 7)", folder=folder, clock=clock).output(b"", 99)
-    except (SandboxError, StoppedError) as error:
+    except (OSError, SandboxError, StoppedError) as error:
         output = str(error).encode()
     if output == b"42\n":
         return None
