@@ -1,6 +1,7 @@
 """Programs that deserve nothing: none passes, and nothing is left of any, here or elsewhere."""
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -143,6 +144,23 @@ def test_what_tests_say_is_not_the_programs_to_change(
 def test_texts_that_look_alike_differ(expected: str, output: str) -> None:
     program = f"import sys; sys.stdout.buffer.write({output.encode()!r})"
     assert passes(program, {"inputs": [""], "outputs": [expected]}) is False
+
+
+@pytest.mark.parametrize("fault", ["no package", "full disk", "killed"])
+def test_a_fault_of_the_sandbox_says_nothing_of_the_program(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if fault == "no package":
+        monkeypatch.setitem(sys.modules, "sandlock", None)
+        monkeypatch.setitem(sys.modules, "sandlock.sandbox", None)
+    elif fault == "full disk":
+        monkeypatch.setattr("tempfile.mkdtemp", full)
+    else:
+        threading.Timer(1.0, lambda: psutil.Process().children()[0].kill()).start()
+    assert passes("import time; time.sleep(9)", {"inputs": [""], "outputs": ["42"]}) is None
 
 
 HOLDS_ON = "import ctypes; ctypes.CDLL(None).prctl(1, 0)\n"
