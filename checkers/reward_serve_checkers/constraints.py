@@ -81,14 +81,15 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
         UnusableConstraintsError: a constraint is unknown, or an argument is missing, unknown or
             wrong.
     """
-    constraints, text = _constraints(reference), _visible(response)
-    if not text.strip():
+    constraints, text = _constraints(reference), _visible(response).strip()
+    if not text:
         return [Check(name, False, "the response is blank") for name, _ in constraints]
     if " ".join(text.split()) in " ".join(_visible(question).split()):
         return [Check(name, False, "only repeats the question") for name, _ in constraints]
     readings, lines = [text], text.split("\n")
     if loose:
-        readings += ["\n".join(part) for part in (lines[1:], lines[:-1], lines[1:-1])]
+        parts = (lines[1:], lines[:-1], lines[1:-1])
+        readings += ["\n".join(part).strip() for part in parts]
         readings += [reading.replace("*", "") for reading in readings]
     readings = [reading for reading in dict.fromkeys(readings) if reading.strip()]
     return [
@@ -171,8 +172,8 @@ def _own(name: str, given: dict[str, Any]) -> Constraint:
 
     def constraint(text: str) -> tuple[bool, str]:
         texts = [text]
-        if is_evaded:  # by letters that look like others
-            texts.append(unicodedata.normalize("NFKC", text).translate(_LOOKALIKES))
+        if is_evaded:
+            texts.append(re.sub(r"\w+", _in_one_script, unicodedata.normalize("NFKC", text)))
         measured = [measure(shape, *arguments.values()) for shape in texts]
         count = max(m if isinstance(m, int) else len(m) for m in measured)
         return _RELATIONS[relation](count, limit), f"{count:d} {unit}"
@@ -245,6 +246,12 @@ def _published(name: str, given: dict[str, Any]) -> Constraint:
 def _visible(text: str) -> str:
     shown = _INVISIBLE.sub("", text).replace("\r\n", "\n")
     return unicodedata.normalize("NFC", shown)
+
+
+def _in_one_script(match: re.Match[str]) -> str:
+    """A word, whose letters that look like Latin ones are these if it has others."""
+    word = match[0]
+    return word.translate(_LOOKALIKES) if re.search("[A-Za-z]", word) else word
 
 
 def _words(text: str) -> list[str]:
