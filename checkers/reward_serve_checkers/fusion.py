@@ -63,7 +63,7 @@ class RemoteProcess:
         limit_s = self._clock.limits.test_s
         job = {
             "code": code.decode(),
-            "stdin": stdin.decode(),
+            "stdin": stdin.decode("utf-8", "replace"),
             "language": self._language,
             "compile_timeout": limit_s,
             "run_timeout": limit_s,

@@ -293,9 +293,10 @@ class _Run:
         return self._of_query(case)
 
     def _of_output(self, given: str, expected: str) -> Outcome:
-        gold, process = expected.encode(), self._start("stdin", self._program)
+        sent, gold = (text.encode("utf-8", "surrogatepass") for text in (given, expected))
+        process = self._start("stdin", self._program)
         try:
-            output = process.output(given.encode(), 2 * len(gold) + _SPARE)
+            output = process.output(sent, 2 * len(gold) + _SPARE)
         finally:
             process.close()
         return _compared(same_output(output, gold), output.decode(errors="replace"), expected)

@@ -21,10 +21,11 @@ from typing import Any, Self
 
 from reward_serve_checkers import inside
 
-WALL = 3  # real time of a test, in CPU time limits
+WALL = 3  # real time of a test, in CPU time limits, unless it waits for a core
 INSIDE = Path(inside.__file__).read_text(encoding="utf-8")
 
-_MIN_ABI = 4  # of Landlock
+_MOST_REAL = 20  # real time of a test on a busy machine, in CPU time limits
+_MIN_ABI = 6  # of Landlock; earlier ones leave abstract sockets outside open
 _POLL_S = 0.02
 _CHUNK = 2**16
 _TAIL = 2**12  # bytes kept of what a process writes to stderr
@@ -39,7 +40,7 @@ while len(code) < {len(_CODE)}:
 exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-# What Landlock leaves free: attributes of files, priorities and, before Linux 6.12, signals.
+# What Landlock leaves free: attributes of files, and priorities. Signals have two guards.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
@@ -78,13 +79,16 @@ class Limits:
 
 
 class Clock:
-    """Measures the time of tests by the CPU time of the processes, which it ends at last."""
+    """Measures the time of tests, by the CPU time of their processes, which it ends at last.
+
+    Time in which a process, or this one, is ready to run and waits for a core is nobody's.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.processes: list[Process] = []
-        self.ended_cpu_s = self._earlier_s = self._cpu_s = 0.0
-        self._began = time.monotonic()
+        self.ended_cpu_s = self.ended_queued_s = self._earlier_s = 0.0
+        self._began, self._since = time.monotonic(), self._now()
 
     def __enter__(self) -> Self:
         return self
@@ -96,27 +100,34 @@ class Clock:
     def start_test(self) -> None:
         """Begin the next test; raises like ``check``."""
         self._earlier_s += self._test_s()
-        self._cpu_s, self._began = self._total_cpu_s(), time.monotonic()
+        self._began, self._since = time.monotonic(), self._now()
         self.check()
 
     def check(self) -> None:
-        """Raise ``StoppedError`` if the test, or all together, took too long."""
+        """See how long the test has taken.
+
+        Raises:
+            StoppedError: it took too long, or all together did.
+            SandboxBusyError: nobody can tell, since the machine is too busy.
+        """
         test_s = self._test_s()
         if test_s > self.limits.test_s:
             raise StoppedError(f"took longer than {self.limits.test_s:g} s")
         if self._earlier_s + test_s > self.limits.total_s:
             raise StoppedError(f"all tests together took longer than {self.limits.total_s:g} s")
-
-    def left_real_s(self) -> float:
-        """What the test has left in real time, at least a moment."""
-        return max(self.limits.test_s * WALL - (time.monotonic() - self._began), _POLL_S)
+        if time.monotonic() - self._began > _MOST_REAL * self.limits.test_s:
+            raise SandboxBusyError("the machine is too busy to run programs; add cores")
 
     def _test_s(self) -> float:
-        real_s = time.monotonic() - self._began
-        return max(self._total_cpu_s() - self._cpu_s, real_s / WALL)
+        cpu_s, real_s = self._now()
+        return max(cpu_s - self._since[0], (real_s - self._since[1]) / WALL)
 
-    def _total_cpu_s(self) -> float:
-        return self.ended_cpu_s + sum(process.cpu_s() for process in self.processes)
+    def _now(self) -> tuple[float, float]:
+        """CPU time and real time."""
+        times = [process.times() for process in self.processes]
+        cpu_s, queued_s = (sum(column) for column in zip((0.0, 0.0), *times, strict=True))
+        queued_s += self.ended_queued_s + _queued_s("thread-self")
+        return self.ended_cpu_s + cpu_s, time.monotonic() - queued_s
 
 
 class Process:
@@ -146,15 +157,18 @@ class Process:
         self._readable = [self._stdout, self._process.stderr]
         self._unsent, self._output, self._errors = _CODE + inside.frame(source), bytearray(), b""
         self._ready = self._closing = False
-        self._clock, self._cpu_s = clock, 0.0
-        self._cpu_clock: int | None = ~self._process.pid << 3 | 2  # as clock_getcpuclockid(3)
+        self._clock, self._times, self._ended = clock, (0.0, 0.0), False
+        self._pid = self._process.pid
+        self._cpu_clock = ~self._pid << 3 | 2  # as clock_getcpuclockid(3)
+        self._exit = os.pidfd_open(self._pid)
         clock.processes.append(self)
 
-    def cpu_s(self) -> float:
-        """CPU time until now, in seconds."""
-        with suppress(OSError, TypeError):
-            self._cpu_s = time.clock_gettime(self._cpu_clock)  # type: ignore[arg-type]
-        return self._cpu_s
+    def times(self) -> tuple[float, float]:
+        """CPU time, and time spent waiting for a core, until now; in seconds."""
+        if not self._ended:
+            with suppress(OSError):  # it is ending
+                self._times = time.clock_gettime(self._cpu_clock), _queued_s(str(self._pid))
+        return self._times
 
     def send(self, data: bytes) -> None:
         """Send a frame."""
@@ -188,9 +202,11 @@ class Process:
         """Kill it."""
         if self in self._clock.processes:
             self._clock.processes.remove(self)
-            self._clock.ended_cpu_s += self.cpu_s()
-            self._cpu_clock = None
+            cpu_s, queued_s = self.times()
+            self._clock.ended_cpu_s += cpu_s
+            self._clock.ended_queued_s += queued_s
             self._process.__exit__(None, None, None)
+            os.close(self._exit)
 
     def _move(self, limit: int) -> None:
         """Write and read what is possible in a moment."""
@@ -221,9 +237,10 @@ class Process:
 
     def _failure(self) -> str:
         """How the process failed, once its output has ended; nothing if it did not."""
-        self.cpu_s()
-        self._cpu_clock = None
-        result = self._process.wait(timeout=self._clock.left_real_s())
+        while not select.select([self._exit], [], [], _POLL_S)[0]:
+            self._clock.check()
+        self._ended = True
+        result = self._process.wait()
         errors = self._errors.decode(errors="replace").strip()
         if result.error or not self._ready:
             raise SandboxError(f"the sandbox failed: {result.error or errors[-300:]}")
@@ -233,12 +250,19 @@ class Process:
         return last or f"ended with {result.reason.name.lower()}, exit code {result.exit_code}"
 
 
+def _queued_s(process: str) -> float:
+    """How long a process's first thread has waited for a core; 0 if the kernel does not say."""
+    with suppress(FileNotFoundError, IndexError):
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
 def _interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
 def _sandbox(folder: str) -> Any:
-    from sandlock import Protection, Sandbox
+    from sandlock import Sandbox
 
     library = sysconfig.get_path("stdlib")
     readable = [*_LIBRARIES, _interpreter(), library, str(Path(library).parent), folder]
@@ -251,12 +275,6 @@ def _sandbox(folder: str) -> Any:
         max_processes=1,
         max_open_files=64,
         extra_deny_syscalls=_DENIED.split(),
-        # Landlock has these since Linux 6.10 and 6.12; seccomp denies as much.
-        allow_degraded=[
-            Protection.FS_IOCTL_DEV,
-            Protection.SIGNAL_SCOPE,
-            Protection.ABSTRACT_UNIX_SOCKET_SCOPE,
-        ],
     )
 
 
@@ -269,7 +287,7 @@ def sandbox_fault() -> str | None:
     if (version := landlock_abi_version()) < _MIN_ABI:
         return (
             f"Linux {platform.release()} offers Landlock ABI {max(0, version)}, and {_MIN_ABI} is "
-            "needed; use Linux 6.7 or later with landlock in /sys/kernel/security/lsm, or a "
+            "needed; use Linux 6.12 or later with landlock in /sys/kernel/security/lsm, or a "
             "SandboxFusion server"
         )
     try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -38,10 +39,26 @@ def test_tests_that_fail_by_themselves_are_refused(reference: str, message: str)
         check("def f(x): return x", reference)
 
 
+def test_a_program_reaches_no_socket_outside_by_path_or_name(tmp_path: Path) -> None:
+    addresses = (str(tmp_path / "s"), f"\0reward-serve-{os.getpid()}")
+    for address in addresses:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(address)
+            server.listen()
+            program = f"import socket\nsocket.socket(socket.AF_UNIX).connect({address!r})"
+            outcomes, _ = check(program, '{"inputs": [""], "outputs": [""]}', limits=QUICK)
+            assert "PermissionError" in outcomes[0].reason
+
+
 def test_where_all_are_needed_a_failed_test_is_the_last() -> None:
     reference = json.dumps({"inputs": ["1", "2", "3"], "outputs": ["1", "x", "3"]})
     outcomes, tests = check("print(input())", reference, all_needed=True)
     assert ([outcome.passed for outcome in outcomes], tests) == ([True, False], 3)
+
+
+def test_half_a_character_is_no_fault_of_the_sandbox() -> None:
+    outcomes, _ = check('print("\udc00")', r'{"inputs": ["\ud800"], "outputs": ["\ud800"]}')
+    assert not outcomes[0].passed
 
 
 def test_all_tests_together_have_a_limit() -> None:
@@ -76,7 +93,7 @@ def test_a_sandbox_that_does_not_run_is_named_with_the_remedy(
 ) -> None:
     assert sandbox_fault() is None
     monkeypatch.setattr("sandlock.landlock_abi_version", lambda: -1)
-    assert "offers Landlock ABI 0, and 4 is needed; use Linux 6.7" in (sandbox_fault() or "")
+    assert "offers Landlock ABI 0, and 6 is needed; use Linux 6.12" in (sandbox_fault() or "")
     monkeypatch.setattr("sandlock.landlock_abi_version", lambda: 6)
     monkeypatch.setattr("reward_serve_checkers.sandbox._interpreter", lambda: "/bin/false")
     assert "a program that prints 42 gave" in (sandbox_fault() or "")

@@ -33,10 +33,10 @@ class Rule:
         self.asked: Asked = []
         ask = ChildProcess._ask
 
-        def recorded(child: ChildProcess, lane: Any, calls: Any) -> list[Any]:
+        def recorded(child: ChildProcess, lane: Any, calls: Any, workers: Any) -> list[Any]:
             name = "quick" if lane is child._quick else "slow"
             self.asked.append((name, [call[-1] for call in calls]))
-            return ask(child, lane, calls)
+            return ask(child, lane, calls, workers)
 
         monkeypatch.setattr(ChildProcess, "_ask", recorded)
 
