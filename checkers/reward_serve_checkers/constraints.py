@@ -412,3 +412,4 @@ _KINDS: dict[str, tuple[Any, ...]] = {
     "change_case:english_lowercase": ("", _in_lower_case, "in lower case and the language"),
     "punctuation:no_comma": ("", _commas, "commas", "exactly", 0),
 }  # fmt: skip
+_ifbench()  # which takes seconds, before a child process is forked
