@@ -41,6 +41,7 @@ _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧο",
     "ABESIJKMHOPCTYXaesijopcyxhdqwABEZHIKMNOPTYXo",
 )
+_REPEATED = 5  # words; fewer may be an answer that the question offers
 _WORD = re.compile(r"\w")
 _END = re.compile(r"[.!?…]+[\"'”’)\]*_]*(?=\s|$)|[。！？।؟۔]+|\n(?=\s*\d{1,3}\.\s)")
 _ABBREVIATION = re.compile(  # or an initial, or a number in a list
@@ -69,8 +70,8 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
     """Check a response by each constraint of the reference.
 
     Args:
-        response: any text, without thinking. A blank one follows no constraint, nor does one that
-            only repeats the question or a part of it.
+        response: any text, without thinking. A blank one follows no constraint, and one that is the
+            question, or its last five words or more, none of IFEval's.
         reference: IFEval's ``{"instruction_id_list": [...], "kwargs": [...]}`` as JSON, or as in
             allenai's data a Python literal, in a list, with ``instruction_id``.
         question: the prompt, if there is one.
@@ -84,18 +85,21 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
     constraints, text = _constraints(reference), _visible(response).strip()
     if not text:
         return [Check(name, False, "the response is blank") for name, _ in constraints]
-    if " ".join(text.split()) in " ".join(_visible(question).split()):
-        return [Check(name, False, "only repeats the question") for name, _ in constraints]
+    words, asked = text.split(), _visible(question).split()
+    is_repeated = len(words) >= _REPEATED and asked[-len(words) :] == words
     readings, lines = [text], text.split("\n")
     if loose:
         parts = (lines[1:], lines[:-1], lines[1:-1])
         readings += ["\n".join(part).strip() for part in parts]
         readings += [reading.replace("*", "") for reading in readings]
     readings = [reading for reading in dict.fromkeys(readings) if reading.strip()]
-    return [
-        Check(name, *max(map(constraint, readings), key=operator.itemgetter(0)))
-        for name, constraint in constraints
-    ]
+    checks = []
+    for name, constraint in constraints:
+        outcome = max(map(constraint, readings), key=operator.itemgetter(0))
+        if is_repeated and name.startswith(tuple(_KINDS)):  # some of IFBench's ask for it
+            outcome = False, "only repeats the question"
+        checks.append(Check(name, *outcome))
+    return checks
 
 
 def compare(response: str, reference: str, question: str, reading: str, aggregate: str) -> Any:
