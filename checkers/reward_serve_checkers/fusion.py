@@ -75,7 +75,10 @@ class RemoteProcess:
         request = urllib.request.Request(self._url, json.dumps(job).encode(), headers)
         try:
             with urllib.request.urlopen(request, timeout=2 * limit_s + _SPARE_S) as response:
-                reply = json.loads(response.read(_MOST_BYTES))
+                body = response.read(_MOST_BYTES)
+            if len(body) == _MOST_BYTES:
+                raise StoppedError("wrote too much")
+            reply = json.loads(body)
             for step in ("compile_result", "run_result"):
                 _raise_if_failed(reply.get(step), limit_s)
             if reply["status"] == "Success":

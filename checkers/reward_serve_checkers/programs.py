@@ -68,7 +68,8 @@ class Call(NamedTuple):
     name: str
     arguments: list[Any]
     expected: Any
-    loose: bool = False  # tuples are lists, and so may be a list with the result alone, as in APPS
+    loose: bool = False  # tuples are lists
+    wrapped: bool = False  # the expected result may be a list with the result alone, as in APPS
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ def _tests(data: Any) -> Tests:
             )
         case {"test": str(test), "entry_point": str(name)}:
             code = f"{test}\ncheck(candidate)"
+            name = name.removeprefix("Solution().")  # as LeetCodeDataset has it
             return _of_codes([code], data.get("prompt", ""), {"candidate": name, name: name})
         case {"test_list": list(codes)}:
             setup = [*data.get("test_imports", ()), data.get("test_setup_code", "")]
@@ -216,6 +218,8 @@ def _tests(data: Any) -> Tests:
 
 def _text(value: Any) -> str:
     """An input or output, which APPS keeps as a list of lines too."""
+    if value is None:
+        raise ValueError("an input or output is null")
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -223,10 +227,11 @@ def _call(name: str, given: Any, expected: Any) -> Call:
     if isinstance(given, str):  # LiveCodeBench: an argument a line
         arguments = [json.loads(line) for line in given.split("\n") if line.strip()]
         return Call(name, arguments, json.loads(expected), loose=True)
-    return Call(name, list(given), expected, loose=True)
+    return Call(name, list(given), expected, loose=True, wrapped=True)
 
 
 def _of_assertions(codes: list[str], setup: str) -> Tests:
+    codes = [code.replace("Solution().", "") for code in codes]
     calls = [_literal_call(code) for code in codes]
     return Tests("call", calls) if all(calls) else _of_codes(codes, setup, {})
 
@@ -245,11 +250,12 @@ def _literal_call(code: str) -> Call | None:
 
 
 def _of_codes(codes: list[str], setup: str, names: dict[str, str]) -> Tests:
-    """Tests that call the names, or else what they call and do not define themselves."""
-    ast.parse(setup)
-    bound, called, modules = set(dir(builtins)), set[str](), set[str]()
-    for node in (node for code in codes for node in ast.walk(ast.parse(code))):
+    """Tests that call the names, or else what neither they nor the setup define."""
+    bound, called, modules, dropped = set(dir(builtins)), set[str](), set[str](), set[str]()
+    for node in (node for code in (setup, *codes) for node in ast.walk(ast.parse(code))):
         match node:
+            case ast.Expr(ast.Call(ast.Name(name), given)) if set(map(type, given)) & {ast.Name}:
+                dropped.add(name)
             case ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.ClassDef(name):
                 bound.add(name)
             case ast.alias(name, alias):
@@ -259,7 +265,14 @@ def _of_codes(codes: list[str], setup: str, names: dict[str, str]) -> Tests:
             case ast.Attribute(ast.Name(name)) if name in sys.stdlib_module_names:
                 modules.add(name)
     imports = "".join(f"import {name}\n" for name in sorted(modules - bound))
-    names = names or {name: name for name in called - bound}
+    if not names:
+        names = {name: name for name in called - bound}
+        if "*" in bound:
+            raise ValueError("they import with *: import each name")
+        if classes := [name for name in names if name[0].isupper()]:
+            raise ValueError(f"{classes[0]} is a class: its objects stay in the program's process")
+    if changed := dropped.intersection(names):
+        raise ValueError(f"{min(changed)} is to change its arguments, which it gets as copies")
     return Tests("code", codes, imports + setup, names)
 
 
@@ -310,7 +323,7 @@ class _Run:
         passed = value == expected
         if call.loose:
             value, expected = _as_lists(value), _as_lists(expected)
-            passed = value == expected or [value] == expected
+            passed = value == expected or (call.wrapped and [value] == expected)
         return _compared(passed, repr(value), repr(call.expected))
 
     def _asked(self, call: Sequence[Any], limit: int) -> list[Any]:

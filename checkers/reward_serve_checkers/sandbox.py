@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 import os
 import platform
+import resource
 import select
 import sys
 import sysconfig
@@ -40,12 +41,14 @@ while len(code) < {len(_CODE)}:
 exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-# What Landlock leaves free: attributes of files, and priorities. Signals have two guards.
+# What Landlock leaves free: attributes of files, limits and priorities of this user's processes,
+# and the signal that ends a process with its parent. Signals have two guards.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
     "removexattr lremovexattr fremovexattr file_setattr memfd_create memfd_secret setpriority "
     "sched_setscheduler sched_setattr sched_setparam sched_setaffinity ioprio_set inotify_init1 "
     "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal "
+    "prlimit64 setrlimit prctl "
 )
 if platform.machine() == "x86_64":
     _DENIED += "chmod chown lchown utime utimes futimesat inotify_init"
@@ -141,13 +144,7 @@ class Process:
         try:
             from sandlock.sandbox import StdioMode
 
-            command = [
-                _interpreter(),
-                *_OPTIONS.split(),
-                _LOADER,
-                mode,
-                str(clock.limits.memory_mib),
-            ]
+            command = [_interpreter(), *_OPTIONS.split(), _LOADER, mode]
             self._sandbox = _sandbox(folder)
             self._process = self._sandbox.popen(command, *[StdioMode.PIPED] * 3)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
@@ -155,7 +152,8 @@ class Process:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         os.set_blocking(self._stdin.fileno(), False)
         self._readable = [self._stdout, self._process.stderr]
-        self._unsent, self._output, self._errors = _CODE + inside.frame(source), bytearray(), b""
+        self._code, self._unsent = _CODE, inside.frame(source)
+        self._output, self._errors = bytearray(), b""
         self._ready = self._closing = False
         self._clock, self._times, self._ended = clock, (0.0, 0.0), False
         self._pid = self._process.pid
@@ -210,8 +208,8 @@ class Process:
 
     def _move(self, limit: int) -> None:
         """Write and read what is possible in a moment."""
-        waits = not self._stdin.closed and (self._unsent or self._closing)
-        writable = [self._stdin] if waits else []
+        waits = self._code or (self._ready and (self._unsent or self._closing))
+        writable = [self._stdin] if waits and not self._stdin.closed else []
         readable, writable, _ = select.select(self._readable, writable, [], _POLL_S)
         for stream in readable:
             data = os.read(stream.fileno(), _CHUNK)
@@ -224,16 +222,27 @@ class Process:
         if not self._ready and self._output:
             self._ready = True
             del self._output[: len(inside.READY)]
+            self._limit()
         if len(self._output) > limit:
             raise StoppedError(f"wrote more than {limit} bytes")
         if writable:
             try:
-                self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
+                written = os.write(self._stdin.fileno(), self._code or self._unsent)
             except BrokenPipeError:
-                self._unsent = b""
+                self._code, self._unsent, written = b"", b"", 0
+            if self._code:
+                self._code = self._code[written:]
+            else:
+                self._unsent = self._unsent[written:]
             if self._closing and not self._unsent:
                 self._stdin.close()
         self._clock.check()
+
+    def _limit(self) -> None:
+        """Limit its resources: the call by which it could do so would limit our processes too."""
+        memory = self._clock.limits.memory_mib << 20
+        for kind, most in (("AS", memory), ("CORE", 0), ("FSIZE", 0), ("NOFILE", 64)):
+            resource.prlimit(self._process.pid, getattr(resource, f"RLIMIT_{kind}"), (most, most))
 
     def _failure(self) -> str:
         """How the process failed, once its output has ended; nothing if it did not."""
@@ -273,7 +282,6 @@ def _sandbox(folder: str) -> Any:
         clean_env=True,
         env=_ENVIRONMENT,
         max_processes=1,
-        max_open_files=64,
         extra_deny_syscalls=_DENIED.split(),
     )
 
