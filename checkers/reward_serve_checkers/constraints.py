@@ -41,6 +41,7 @@ _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧο",
     "ABESIJKMHOPCTYXaesijopcyxhdqwABEZHIKMNOPTYXo",
 )
+_REPEATED = 5  # words; fewer may be an answer that the question offers
 _WORD = re.compile(r"\w")
 _END = re.compile(r"[.!?…]+[\"'”’)\]*_]*(?=\s|$)|[。！？।؟۔]+|\n(?=\s*\d{1,3}\.\s)")
 _ABBREVIATION = re.compile(  # or an initial, or a number in a list
@@ -69,8 +70,8 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
     """Check a response by each constraint of the reference.
 
     Args:
-        response: any text, without thinking. A blank one follows no constraint, nor does one that
-            only repeats the question or a part of it.
+        response: any text, without thinking. A blank one follows no constraint, and one that is the
+            question, or its last five words or more, none of IFEval's.
         reference: IFEval's ``{"instruction_id_list": [...], "kwargs": [...]}`` as JSON, or as in
             allenai's data a Python literal, in a list, with ``instruction_id``.
         question: the prompt, if there is one.
@@ -81,20 +82,24 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
         UnusableConstraintsError: a constraint is unknown, or an argument is missing, unknown or
             wrong.
     """
-    constraints, text = _constraints(reference), _visible(response)
-    if not text.strip():
+    constraints, text = _constraints(reference), _visible(response).strip()
+    if not text:
         return [Check(name, False, "the response is blank") for name, _ in constraints]
-    if " ".join(text.split()) in " ".join(_visible(question).split()):
-        return [Check(name, False, "only repeats the question") for name, _ in constraints]
+    words, asked = text.split(), _visible(question).split()
+    is_repeated = len(words) >= _REPEATED and asked[-len(words) :] == words
     readings, lines = [text], text.split("\n")
     if loose:
-        readings += ["\n".join(part) for part in (lines[1:], lines[:-1], lines[1:-1])]
+        parts = (lines[1:], lines[:-1], lines[1:-1])
+        readings += ["\n".join(part).strip() for part in parts]
         readings += [reading.replace("*", "") for reading in readings]
     readings = [reading for reading in dict.fromkeys(readings) if reading.strip()]
-    return [
-        Check(name, *max(map(constraint, readings), key=operator.itemgetter(0)))
-        for name, constraint in constraints
-    ]
+    checks = []
+    for name, constraint in constraints:
+        outcome = max(map(constraint, readings), key=operator.itemgetter(0))
+        if is_repeated and name.startswith(tuple(_KINDS)):  # some of IFBench's ask for it
+            outcome = False, "only repeats the question"
+        checks.append(Check(name, *outcome))
+    return checks
 
 
 def compare(response: str, reference: str, question: str, reading: str, aggregate: str) -> Any:
@@ -171,8 +176,8 @@ def _own(name: str, given: dict[str, Any]) -> Constraint:
 
     def constraint(text: str) -> tuple[bool, str]:
         texts = [text]
-        if is_evaded:  # by letters that look like others
-            texts.append(unicodedata.normalize("NFKC", text).translate(_LOOKALIKES))
+        if is_evaded:
+            texts.append(re.sub(r"\w+", _in_one_script, unicodedata.normalize("NFKC", text)))
         measured = [measure(shape, *arguments.values()) for shape in texts]
         count = max(m if isinstance(m, int) else len(m) for m in measured)
         return _RELATIONS[relation](count, limit), f"{count:d} {unit}"
@@ -245,6 +250,12 @@ def _published(name: str, given: dict[str, Any]) -> Constraint:
 def _visible(text: str) -> str:
     shown = _INVISIBLE.sub("", text).replace("\r\n", "\n")
     return unicodedata.normalize("NFC", shown)
+
+
+def _in_one_script(match: re.Match[str]) -> str:
+    """A word, whose letters that look like Latin ones are these if it has others."""
+    word = match[0]
+    return word.translate(_LOOKALIKES) if re.search("[A-Za-z]", word) else word
 
 
 def _words(text: str) -> list[str]:
@@ -405,3 +416,4 @@ _KINDS: dict[str, tuple[Any, ...]] = {
     "change_case:english_lowercase": ("", _in_lower_case, "in lower case and the language"),
     "punctuation:no_comma": ("", _commas, "commas", "exactly", 0),
 }  # fmt: skip
+_ifbench()  # which takes seconds, before a child process is forked

@@ -204,7 +204,8 @@ async def test_each_constraint_is_a_component_and_their_share_is_the_score(rule:
     parts = {name: (part.score, part.reason) for name, part in (result.components or {}).items()}
     assert parts == {names[0]: (1.0, "0 commas"), names[1]: (1.0, "4 words")}
     assert (result.score, result.source) == (1.0, "rule")
-    repeated = ScoreRequest(response="one two", question="Write one two", reference=reference)
+    asked = "Write one two three four five"
+    repeated = ScoreRequest(response=asked[6:], question=asked, reference=reference)
     refused = await model.score(repeated)
     assert (refused.score, refused.label) == (0.0, "wrong")
     half = await rule("constraints", constraints={"aggregate": "share"}).score(

@@ -50,8 +50,21 @@ def test_a_blank_response_follows_nothing(blank: str) -> None:
 def test_a_response_that_repeats_the_question_follows_nothing() -> None:
     titled = reference(("detectable_format:title", {}))
     asked = "Write a poem. Your answer must contain a title, such as <<poem of joy>>."
-    assert check("a title, such as\n<<poem of joy>>", titled, asked)[0].followed is False
-    assert check("<<poem of joy>> Roses are red", titled, asked)[0].followed is True
+    for repeated in (
+        asked,
+        f"{asked}\n",
+        asked[14:].replace(" ", "\n"),
+        "a\u200b title, such as <<poem of joy>>.",
+    ):
+        assert check(repeated, titled, asked)[0].observed == "only repeats the question"
+    assert check("<<poem of joy>> Roses are red", titled, asked)[0].followed
+
+
+def test_an_answer_that_the_question_offers_is_no_repetition() -> None:
+    chosen = reference(("detectable_format:constrained_response", {}))
+    asked = "Is it? Answer with: My answer is yes. My answer is no. My answer is maybe."
+    for answer in ("My answer is yes.", "My answer is maybe."):
+        assert check(answer, chosen, asked)[0].followed
 
 
 def test_the_forms_of_data_sets_are_one() -> None:
