@@ -1,7 +1,7 @@
 """The wire contract of a teacher: the log-probability of each token of a sequence.
 
-    >>> LogprobsRequest(token_ids=[7, 12, 5], start=2).places
-    1
+    >>> places_of(tokens=32_768, scored=2_048, top_k=0)
+    64
 
 On-policy distillation asks a frozen teacher how probable each token of the student's response is
 (Agarwal et al., 2024, arXiv:2306.13649).
@@ -30,7 +30,6 @@ _TOKENS, _BYTES = 512, 2**16  # of a place
 _VALUE = 4  # bytes of a float32 or an int32
 
 TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Encoding = Literal["float", "base64"]
 
 
 class LogprobsRequest(BaseModel, extra="forbid"):
@@ -57,7 +56,7 @@ class LogprobsRequest(BaseModel, extra="forbid"):
     top_k: int = Field(
         0, strict=True, ge=0, le=MAX_TOP_K, description="Likeliest tokens to return at each place."
     )
-    encoding_format: Encoding = Field(
+    encoding_format: Literal["float", "base64"] = Field(
         "float",
         description="Of arrays over HTTP: lists, or base64 of little-endian float32 and int32.",
     )
@@ -82,15 +81,9 @@ class LogprobsRequest(BaseModel, extra="forbid"):
             )
         return self
 
-    @property
-    def places(self) -> int:
-        """The places in a replica that it takes, as far as is known before it is rendered."""
-        ids = self.token_ids or self.response_token_ids or ()
-        return places_of(len(ids), len(ids) - (self.start or 1), self.top_k)
-
 
 def places_of(tokens: int, scored: int, top_k: int) -> int:
-    """A place of a replica is an item, or 512 tokens of a sequence, or 64 KiB of its result."""
+    """The places of a sequence in a replica: one for 512 tokens, or for 64 KiB of result."""
     return max(-(-tokens // _TOKENS), result_bytes(scored, top_k) // _BYTES, 1)
 
 
