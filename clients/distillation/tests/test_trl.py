@@ -26,7 +26,7 @@ from trl.generation.vllm_client import VLLMClient
 
 from clients.distillation.tests.conftest import Logprobs, Sequence
 from clients.distillation.tests.faults import Faults
-from tests.fake_service import dead_url
+from tests.fake_service import FakeService, Reply, dead_url
 
 TOP_K = 8
 
@@ -80,7 +80,7 @@ def test_the_async_worker_trains_on_the_teachers_numbers_alone(
 
 @pytest.mark.parametrize("teacher", ["absent", "refuses"])
 def test_without_numbers_the_async_worker_ends_after_505_s(
-    teacher: str, url: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+    teacher: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
     sleep = asyncio.sleep
@@ -89,15 +89,15 @@ def test_without_numbers_the_async_worker_ends_after_505_s(
         pauses.append(seconds)
         await sleep(0)
 
-    async def score() -> None:
-        asked = url if teacher == "refuses" else dead_url()
-        loop = rollouts(url, asked, tokenizer)
+    async def score(asked: str) -> None:
+        loop = rollouts(asked, asked, tokenizer)
         async with aiohttp.ClientSession() as loop.session:
             await loop._score_with_teacher([5] * 600, [6, 7], asked, "teacher")
 
     monkeypatch.setattr(async_rollout_worker.asyncio, "sleep", paused)
-    with pytest.raises(aiohttp.ClientError):
-        asyncio.run(score())
+    with FakeService() as service, pytest.raises(aiohttp.ClientError):
+        service.replies["/v1/completions"] = Reply({"detail": "too long"}, 400)
+        asyncio.run(score(service.url if teacher == "refuses" else dead_url()))
     assert len(pauses) == 89
     assert sum(pauses) == 505
 
