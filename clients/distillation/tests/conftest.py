@@ -62,6 +62,7 @@ def sequences(tokenizer: PreTrainedTokenizerBase) -> list[Sequence]:
 def logprobs() -> Logprobs:
     """Transformers' own log-probabilities: (tokens - 1, vocabulary), from the second token on."""
     folder = prepare_bundled(adapter=None)
+    torch.set_num_threads(1)  # the engine has the cores
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def of(ids: list[int]) -> torch.Tensor:
