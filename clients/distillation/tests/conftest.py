@@ -14,6 +14,7 @@ from reward_serve_judge.weights import prepare_bundled
 
 Sequence = tuple[list[int], list[int]]
 Logprobs = Callable[[list[int]], torch.Tensor]
+Expected = Callable[[list[int], list[int]], object]
 
 MAX_LEN = 512
 MODELS = [
@@ -61,10 +62,23 @@ def sequences(tokenizer: PreTrainedTokenizerBase) -> list[Sequence]:
 def logprobs() -> Logprobs:
     """Transformers' own log-probabilities: (tokens - 1, vocabulary), from the second token on."""
     folder = prepare_bundled(adapter=None)
+    torch.set_num_threads(1)  # the engine has the cores
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def of(ids: list[int]) -> torch.Tensor:
         with torch.no_grad():
             return model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def expected(logprobs: Logprobs) -> Expected:
+    """What equals a response's log-probabilities after a prompt, nearly."""
+
+    def of(prompt: list[int], response: list[int]) -> object:
+        table = logprobs(prompt + response)[-len(response) :]
+        numbers = table.gather(1, torch.tensor(response)[:, None])[:, 0]
+        return pytest.approx(numbers.tolist(), abs=1e-3)
 
     return of

@@ -9,21 +9,14 @@ from typing import Any
 
 import pytest
 import requests
-import torch
 
-from clients.distillation.tests.conftest import MAX_LEN, Logprobs, Sequence
+from clients.distillation.tests.conftest import MAX_LEN, Expected, Sequence
 from clients.distillation.tests.faults import Faults
 from clients.distillation.tests.peers import PEERS
 from reward_serve_slime import ask_teacher, post_process_logprobs
 from tests.fake_service import dead_url
 
 names = pytest.mark.parametrize("name", sorted(PEERS))
-
-
-def expected(logprobs: Logprobs, prompt: list[int], response: list[int]) -> list[float]:
-    """The response's log-probabilities, as transformers has them."""
-    table = logprobs(prompt + response)[-len(response) :]
-    return table.gather(1, torch.tensor(response)[:, None])[:, 0].tolist()
 
 
 def outcome(name: str, url: str, ids: list[int], scored: int) -> list[float] | Exception:
@@ -35,16 +28,16 @@ def outcome(name: str, url: str, ids: list[int], scored: int) -> list[float] | E
 
 @names
 def test_a_trainer_reads_the_teachers_numbers(
-    name: str, url: str, sequences: list[Sequence], logprobs: Logprobs
+    name: str, url: str, sequences: list[Sequence], expected: Expected
 ) -> None:
     for prompt, response in sequences[:5]:
         numbers = PEERS[name][0](url, prompt + response, len(response))
-        assert numbers == pytest.approx(expected(logprobs, prompt, response), abs=1e-3)
+        assert numbers == expected(prompt, response)
 
 
 @names
 def test_a_fault_is_an_exception_and_no_number(
-    name: str, url: str, sequences: list[Sequence], logprobs: Logprobs
+    name: str, url: str, sequences: list[Sequence], expected: Expected
 ) -> None:
     absent = 0
     with Faults(url) as proxy:
@@ -53,7 +46,7 @@ def test_a_fault_is_an_exception_and_no_number(
             if isinstance(numbers, Exception):
                 absent += 1
             else:
-                assert numbers == pytest.approx(expected(logprobs, prompt, response), abs=1e-3)
+                assert numbers == expected(prompt, response)
     assert proxy.faults >= 3
     assert absent == (0 if PEERS[name][1] else proxy.faults)
 
@@ -69,7 +62,7 @@ def test_what_the_teacher_refuses_is_an_exception(name: str, url: str, ids: list
 
 
 def test_overload_is_an_exception_and_crosses_no_sequences(
-    url: str, sequences: list[Sequence], logprobs: Logprobs
+    url: str, sequences: list[Sequence], expected: Expected
 ) -> None:
     asked = sequences * 6
     with ThreadPoolExecutor(len(asked)) as threads:
@@ -81,7 +74,7 @@ def test_overload_is_an_exception_and_crosses_no_sequences(
             assert numbers.response.status_code == 503
             refused += 1
         else:
-            assert numbers == pytest.approx(expected(logprobs, prompt, response), abs=1e-3)
+            assert numbers == expected(prompt, response)
     assert 0 < refused < len(asked)
 
 
@@ -98,7 +91,7 @@ def slime_samples(sequences: list[Sequence]) -> list[Any]:
 
 
 def test_the_adapter_of_slime_asks_again(
-    url: str, sequences: list[Sequence], logprobs: Logprobs, monkeypatch: pytest.MonkeyPatch
+    url: str, sequences: list[Sequence], expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Faults(url) as proxy:
         monkeypatch.setenv("REWARD_SERVE_URL", proxy.url)
@@ -106,7 +99,7 @@ def test_the_adapter_of_slime_asks_again(
     assert proxy.faults >= 3
     for (prompt, response), sample in zip(sequences, samples, strict=True):
         numbers = sample.teacher_log_probs.tolist()
-        assert numbers == pytest.approx(expected(logprobs, prompt, response), abs=1e-3)
+        assert numbers == expected(prompt, response)
         assert not sample.remove_sample
 
 
