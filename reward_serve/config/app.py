@@ -60,8 +60,8 @@ class ServerConfig(Section):
     )
     compatible_with: set[Literal["openai", "openrlhf", "sglang", "slime"]] = Field(
         default_factory=set,
-        description="protocols to serve: /v1/chat/completions and /v1/completions, /get_reward, "
-        "/generate, /remote_rm",
+        description="protocols to serve: /v1/chat/completions, /v1/completions and "
+        "/inference/v1/generate; /get_reward; /generate; /remote_rm",
     )
     absent_reward: float | None = Field(
         None,
