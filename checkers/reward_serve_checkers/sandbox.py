@@ -41,7 +41,7 @@ while len(code) < {len(_CODE)}:
 exec(marshal.loads(code))"""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-# What Landlock leaves free: attributes of files, the limits and priorities of this user's processes,
+# What Landlock leaves free: attributes of files, limits and priorities of this user's processes,
 # and the signal that ends a process with its parent. Other signals have two guards.
 _DENIED = (
     "fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat "
