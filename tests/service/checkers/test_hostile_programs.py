@@ -82,7 +82,7 @@ class Surroundings:
             "canary": (canary.read_text(), found.st_mode, found.st_mtime),
             "files": sorted([*self.folder.iterdir(), *self.work.iterdir()]),
             "elsewhere": [path for top in ELSEWHERE for path in Path(top).glob(f"*{MARKER}*")],
-            "shared memory": Path("/proc/sysvipc/shm").read_text().count("\n"),
+            "shared memory": f" {0x5EED} " in Path("/proc/sysvipc/shm").read_text(),
             "limits": [resource.getrlimit(kind) for kind in range(16)],
             "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)),
             "reached": list(self.reached),
