@@ -229,13 +229,11 @@ class Process:
             try:
                 written = os.write(self._stdin.fileno(), self._code or self._unsent)
             except BrokenPipeError:
-                self._code = self._unsent = b""
+                self._code, self._unsent, written = b"", b"", 0
+            if self._code:
+                self._code = self._code[written:]
             else:
-                code = len(self._code)
-                self._code, self._unsent = (
-                    self._code[written:],
-                    self._unsent[max(0, written - code) :],
-                )
+                self._unsent = self._unsent[written:]
             if self._closing and not self._unsent:
                 self._stdin.close()
         self._clock.check()

@@ -13,6 +13,7 @@ import pytest
 
 from reward_serve.config.base import ConfigError
 from reward_serve.config.models import RuleModel, VerifierName
+from reward_serve.replica.deployment import RewardReplica
 from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
@@ -171,6 +172,13 @@ async def test_a_server_for_programs_that_is_gone_is_an_error(rule: Rule) -> Non
     result = await model.score(ScoreRequest(response="x", reference=TESTS))
     assert (result.score, result.status) == (None, Status.ERROR)
     assert "http://127.0.0.1:9/run_code failed" in (result.reason or "")
+
+
+async def test_a_replica_whose_sandbox_does_not_run_is_not_ready() -> None:
+    code = {"sandbox_url": "http://127.0.0.1:9/run_code"}
+    model = {"name": "r", "kind": "rule", "rule": {"verifier": "code", "code": code}}
+    with pytest.raises(RuntimeError, match="the first verdict failed: SandboxError"):
+        await RewardReplica.__init__(RewardReplica.__new__(RewardReplica), model)
 
 
 @pytest.mark.parametrize(("verifier", "reference", "message"), rows(__file__, "unusable"))
