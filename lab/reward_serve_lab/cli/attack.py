@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +18,9 @@ from reward_serve.cli.console import App, Url, client_for
 from reward_serve.criteria import Criterion, Rubric
 from reward_serve.lines import OWNER_ONLY
 from reward_serve.schema import hint
-from reward_serve_lab.attacks import FAMILIES
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.problems import GENERIC_QUESTION
+from reward_serve_lab.attacks.programs import hostile_programs
 from reward_serve_lab.attacks.report import accepted_table, failings, family_table, report_of
 from reward_serve_lab.attacks.suite import crossed, read_attacks
 from reward_serve_lab.cli import options
@@ -36,6 +37,12 @@ Seed = Annotated[int, typer.Option(help="Seed of the suite; each seed gives othe
 FamilyNames = Annotated[
     list[str] | None,
     typer.Option(help="Send this family of the suite only; repeat the option for several."),
+]
+Programs = Annotated[
+    bool,
+    typer.Option(
+        "--programs", help="Send hostile programs instead, to a model with verifier: code."
+    ),
 ]
 Flat = Annotated[
     bool,
@@ -64,6 +71,7 @@ def attack(
     template: Template = None,
     mode: Mode = None,
     family: FamilyNames = None,
+    programs: Programs = False,
     flat: Flat = False,
     seed: Seed = 0,
     sample: Sample = None,
@@ -90,11 +98,13 @@ def attack(
         rows = [Row(n, {"response": text, **asked}) for n, text in enumerate(idle.values(), 1)]
         _report_rubric(criteria, idle, _scored(url, app, rows, settings))
         return
-    attacks = suite_of(seed, family, sample)
-    attacks += options.read_file(data, read_attacks) if data else []
-    if flat:
-        attacks = [attack.flat if attack.messages else attack for attack in attacks]
-    run = _scored(url, app, rows_of(attacks), settings)
+    with tempfile.TemporaryDirectory() as folder:  # which no program may read
+        suite = hostile_programs(seed, Path(folder)) if programs else crossed(seed, REFERENCES)
+        attacks = sampled(suite, seed, family, sample)
+        attacks += options.read_file(data, read_attacks) if data else []
+        if flat:
+            attacks = [attack.flat if attack.messages else attack for attack in attacks]
+        run = _scored(url, app, rows_of(attacks), settings)
     _report(attacks, run, max_false_accepts, out, {"seed": seed, "references": REFERENCES})
 
 
@@ -152,17 +162,18 @@ def _report_rubric(criteria: list[Criterion], names: Iterable[str], run: Run) ->
     raise typer.Exit(1)
 
 
-def suite_of(seed: int, families: list[str] | None, sample: int | None) -> list[Attack]:
-    """The attacks of a seed, or a random ``sample`` of them.
+def sampled(
+    suite: list[Attack], seed: int, families: list[str] | None, sample: int | None
+) -> list[Attack]:
+    """The suite's attacks of these families, or a random ``sample`` of them.
 
     Raises:
         typer.BadParameter: there is no family of such a name.
     """
-    names = [family.name for family in FAMILIES]
+    names = list(dict.fromkeys(attack.family for attack in suite))
     for name in families or ():
         if name not in names:
             raise typer.BadParameter(f"--family {name!r}: {hint(name, names)}")
-    suite = crossed(seed, REFERENCES)
     attacks = [attack for attack in suite if attack.family in (families or names)]
     if sample is None or sample >= len(attacks):
         return attacks

@@ -29,10 +29,11 @@ from reward_serve.client.transport import ServiceTransport, ServiceUnavailableEr
 from reward_serve.config.resolve import installed_version
 from reward_serve.schema import ScoreResult
 from reward_serve_answers import final_answer
+from reward_serve_lab.attacks import crossed
 from reward_serve_lab.attacks.family import Attack
 from reward_serve_lab.attacks.report import report_of as report_of_attacks
 from reward_serve_lab.cli import options
-from reward_serve_lab.cli.attack import rows_of, suite_of
+from reward_serve_lab.cli.attack import REFERENCES, rows_of, sampled
 from reward_serve_lab.cli.options import Mode, Model, Template, progress
 from reward_serve_lab.evaluation.bulk import FORMATS, Row, Run, Transport, score_with_progress
 from reward_serve_lab.evaluation.metrics import measure, says_right
@@ -72,7 +73,7 @@ def card(
     words += [f"--data={path.name}" for path in data or ()]
     with options.needing_the_service():
         judge = _Judge(client_for(url, app), options.settings_of(model, template, mode))
-        measured = _measured(judge, sets, suite_of(0, None, attacks))
+        measured = _measured(judge, sets, sampled(crossed(0, REFERENCES), 0, None, attacks))
     command = shlex.join(["reward-serve", "card", *words])
     content = {"summary": _summary(measured), "command": command, **measured}
     if out is None:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,11 @@ class Surroundings:
             threading.Thread(target=self._tell, args=(listener,), daemon=True).start()
 
     def _tell(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = listener.accept()
-            self.reached.append("a listener")
-            connection.sendall((self.folder / "canary").read_bytes())
-            connection.close()
+        with suppress(OSError):  # until it is closed
+            while True:
+                with listener.accept()[0] as connection:
+                    self.reached.append("a listener")
+                    connection.sendall((self.folder / "canary").read_bytes())
 
     def signalled(self, *_: Any) -> None:
         self.reached.append("a process, by a signal")
@@ -82,7 +83,7 @@ class Surroundings:
             "canary": (canary.read_text(), found.st_mode, found.st_mtime),
             "files": sorted([*self.folder.iterdir(), *self.work.iterdir()]),
             "elsewhere": [path for top in ELSEWHERE for path in Path(top).glob(f"*{MARKER}*")],
-            "shared memory": Path("/proc/sysvipc/shm").read_text().count("\n"),
+            "shared memory": f" {0x5EED} " in Path("/proc/sysvipc/shm").read_text(),
             "limits": [resource.getrlimit(kind) for kind in range(16)],
             "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)),
             "reached": list(self.reached),
@@ -110,6 +111,9 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
     libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: a daemon is this process's child then
     yield surroundings
     libc.prctl(36, 0)
+    for listener in surroundings.listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
     signal.signal(signal.SIGURG, handler)
     tempfile.tempdir = None
 

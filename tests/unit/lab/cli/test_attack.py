@@ -38,6 +38,17 @@ def test_a_judge_that_rejects_everything_passes(client: FakeClient, tmp_path: Pa
     assert report["accepted"] == []
 
 
+def test_hostile_programs_are_sent_with_their_tests(client: FakeClient, tmp_path: Path) -> None:
+    report = reported("attack", "--programs", "--family", "hunts", folder=tmp_path)
+    requests = sent(client)
+    assert all(
+        "def solve(n)" in r["response"] or "print(RESULT)" in r["response"] for r in requests
+    )
+    assert {type(json.loads(r["reference"])) for r in requests} == {dict, list}
+    assert list(report["families"]) == ["hunts"]
+    assert report["n"] == len(requests) > 100
+
+
 @pytest.mark.parametrize(
     ("answer", "figures", "message"),
     [
