@@ -25,7 +25,10 @@ from reward_serve_checkers.programs import report
 from reward_serve_checkers.sandbox import Limits
 from reward_serve_lab.attacks.programs import FAMILIES, MARKER, hostile_programs
 from tests.rows import rows
+from tests.sandboxed import needs_sandbox
 from tests.tiers import share
+
+pytestmark = needs_sandbox
 
 SHORT = Limits(test_s=0.5, total_s=1.0)
 ELSEWHERE = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/etc/cron.d", "/", str(Path.home()))

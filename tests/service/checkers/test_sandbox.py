@@ -13,6 +13,9 @@ import pytest
 from reward_serve_checkers.programs import UnusableTestsError, check, report
 from reward_serve_checkers.sandbox import Limits, sandbox_fault
 from tests.rows import rows
+from tests.sandboxed import needs_sandbox
+
+pytestmark = needs_sandbox
 
 QUICK = Limits(test_s=0.5, total_s=2.0, memory_mib=256)
 

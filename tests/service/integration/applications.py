@@ -6,6 +6,7 @@ from typing import Any, Final
 import yaml
 
 from deployments.local import APP, ROOT
+from tests.sandboxed import FAULT
 from tests.service.docs.pages import DOCS, blocks
 
 RULES: Final = "rules"
@@ -103,7 +104,7 @@ BESIDE: dict[str, dict[str, Any]] = {
         "models": [function_rule("busy", "works", max_concurrent_items=8, max_queued_items=72)],
         "server": {"api_keys_env": KEYS_VARIABLE},
     },
-    MIXED: mixed(),
+    **({} if FAULT else {MIXED: mixed()}),
     MISSING: {"models": [function_rule("own", "no_such")]},
 }
 

@@ -10,8 +10,11 @@ from reward_serve import RewardClient, Status
 from reward_serve.client import ScoringError
 from reward_serve_trl import judge_reward
 from reward_serve_verl import compute_score
+from tests.sandboxed import needs_sandbox
 from tests.service.docs.pages import DOCS, blocks
 from tests.service.integration.applications import MIXED
+
+pytestmark = needs_sandbox
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)

@@ -18,6 +18,7 @@ from reward_serve.reward_models.base import InvalidRequestError, Trace
 from reward_serve.reward_models.rule import RuleRewardModel
 from reward_serve.schema import ScoreRequest, Status
 from tests.rows import rows
+from tests.sandboxed import needs_sandbox
 
 Rule = Callable[..., RuleRewardModel]
 OWN = "tests.own_functions"
@@ -146,6 +147,7 @@ PLACES = range(1, 1 + len(os.sched_getaffinity(0)))
 TESTS = json.dumps({"inputs": ["1", "2", "3"], "outputs": ["1", "2", "x"]})
 
 
+@needs_sandbox
 @pytest.mark.parametrize(("aggregate", "score"), [("all", 0.0), ("share", 2 / 3)])
 async def test_each_test_of_a_program_is_a_component_and_the_first_that_fails_the_reason(
     rule: Rule, aggregate: str, score: float
@@ -160,6 +162,7 @@ async def test_each_test_of_a_program_is_a_component_and_the_first_that_fails_th
     assert (blank.score, blank.reason) == (0.0, "test_1: no program")
 
 
+@needs_sandbox
 async def test_programs_whose_callers_have_gone_leave_their_places(rule: Rule) -> None:
     model, quick = rule("code"), ScoreRequest(response="1", reference=TESTS)
     assert (await model.score(quick)).score == 0.0
