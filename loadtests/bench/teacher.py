@@ -72,8 +72,8 @@ async def _exact(text: str) -> dict[str, Any]:
     cases: dict[str, list[tuple[Task, LogprobsOutput]]] = {}
     engine = await VllmEngine.start(_config(max_num_batched_tokens=CHUNK), 2, 0)
     ids, rng = engine.tokenizer.encode_plain(text)[0], Random(0)
-    shares = [0.0, 1.0, *(rng.random() for _ in range(SEQUENCES - 2))]
-    lengths = [round(SHORTEST * (LONGEST / SHORTEST) ** share) for share in shares]  # log-uniform
+    shares = [0.0, 1.0, *(rng.random() ** 2 for _ in range(SEQUENCES - 2))]
+    lengths = [round(SHORTEST * (LONGEST / SHORTEST) ** share) for share in shares]  # few are long
     sequences = [ids[(at := rng.randrange(len(ids) - n)) : at + n] for n in lengths]
 
     async def scored(name: str, tasks: Iterable[Task]) -> None:
@@ -82,7 +82,7 @@ async def _exact(text: str) -> dict[str, Any]:
         cases[name] = list(zip(tasks, outputs, strict=True))
 
     async def labels() -> list[float]:
-        prompts = [Prompt((), s[: len(s) // 2 + 1], {"a": s[0], "b": s[1]}) for s in sequences]
+        prompts = [Prompt((), s[:64], {"a": s[0], "b": s[1]}) for s in sequences]
         outputs = await asyncio.gather(*(engine.label_logprobs(p, ["a", "b"]) for p in prompts))
         return [value for output in outputs for value in output.logprobs.values()]
 
