@@ -77,7 +77,7 @@ def test_the_student_comes_closer_to_the_teacher(
     run = distil.train(settings, student, FakeTeacher(folder, absent=(3,)))
 
     before, after = run["evaluations"]
-    assert after["reverse_kl"] + after["half"] < 0.8 * (before["reverse_kl"] - before["half"])
+    assert after["reverse_kl"] + after["margin"] < 0.8 * (before["reverse_kl"] - before["margin"])
     assert run["absent"] == {"timeout": 40}
     assert 0 < run["teacher_share"] < 1
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -158,7 +158,7 @@ def test_the_served_teacher_is_the_students_own_model() -> None:
     response = student.tokenizer.encode(" 3 + 4 = 7. The answer is 7.\n")
     request = {"token_ids": [*examples, *prompt, *response], "start": len(examples) + len(prompt)}
 
-    with distil.served(None, 60.0) as teacher:
+    with distil.served(60.0) as teacher:
         (result,) = teacher.logprobs([request])
 
     with torch.no_grad():
