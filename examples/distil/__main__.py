@@ -65,10 +65,10 @@ class Settings:
     """
 
     top_k: int = 0
-    steps: int = 60
-    prompts: int = 8
+    steps: int = 40
+    prompts: int = 16
     max_tokens: int = 20
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     evaluate_every: int = 10
     held_out: int = 32
     timeout_s: float = 60.0

@@ -107,7 +107,7 @@ def test_an_absent_response_leaves_no_trace_in_the_weights(folder: Path, top_k: 
 
 
 def test_a_run_ends_where_the_teacher_scores_nothing(folder: Path) -> None:
-    teacher = FakeTeacher(folder, absent=tuple(range(8)))
+    teacher = FakeTeacher(folder, absent=tuple(range(16)))
     with pytest.raises(SystemExit, match="no response: the engine was too slow"):
         distil.train(distil.Settings(max_tokens=2), Student(folder, 1e-3), teacher)
 
