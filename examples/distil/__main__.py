@@ -91,12 +91,14 @@ def main(
     """Distil, and draw the student's distance to the teacher."""
     settings = Settings(top_k=top_k, steps=steps, seed=seed)
     folder = prepare_with_progress(console, adapter=None)
-    with served(settings.timeout_s) as teacher:
-        record = train(settings, Student(folder, settings.learning_rate, seed), teacher)
     out.mkdir(parents=True, exist_ok=True)
     file = out / (f"top-{top_k}.json" if top_k else "sampled.json")
-    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    plot(out)
+    with served(settings.timeout_s) as teacher:
+        student = Student(folder, settings.learning_rate, seed)
+        # A run that is interrupted keeps what it has evaluated.
+        for record in train(settings, student, teacher):
+            file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            plot(out)
 
 
 @contextmanager
@@ -109,8 +111,8 @@ def served(timeout_s: float) -> Iterator[Any]:
         yield connect(app=APP, on_failure="none", timeout_s=timeout_s)
 
 
-def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
-    """Distil the teacher, a client of reward_serve; returns the run's record.
+def train(settings: Settings, student: Student, teacher: Any) -> Iterator[dict[str, Any]]:
+    """Distil the teacher, a client of reward_serve; yields the record at each evaluation.
 
     Raises:
         SystemExit: the teacher scored no response of a step.
@@ -136,6 +138,15 @@ def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
             line = per_token(distances, list(map(len, responses)))
             evaluations.append({"step": step, **line, "samples": samples})
             console.print(json.dumps(evaluations[-1]), **PLAIN)
+            yield {
+                "settings": asdict(settings),
+                "machine": machine(),
+                "run_s": round(time.perf_counter() - began),
+                "teacher_share": teacher_share(steps),
+                "absent": sum((line["absent"] for line in steps), Counter[str]()),
+                "evaluations": evaluations,
+                "steps": steps,
+            }
         if step == settings.steps:
             break
         torch.manual_seed(settings.seed + step + 1)
@@ -164,16 +175,12 @@ def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
         absences = Counter(result.status.value for result in absent)
         steps.append({**figures, "absent": absences, **dict(zip(LAPS, laps, strict=True))})
         console.print(json.dumps(steps[-1]), **PLAIN)
-    shares = (line["teacher_s"] / sum(line[lap] for lap in LAPS) for line in steps)
-    return {
-        "settings": asdict(settings),
-        "machine": machine(),
-        "run_s": round(time.perf_counter() - began),
-        "teacher_share": round(median(shares), 3),
-        "absent": sum((line["absent"] for line in steps), Counter[str]()),
-        "evaluations": evaluations,
-        "steps": steps,
-    }
+
+
+def teacher_share(steps: list[dict[str, Any]]) -> float | None:
+    """The median share of a step that its calls of the teacher take; None without a step."""
+    shares = [line["teacher_s"] / sum(line[lap] for lap in LAPS) for line in steps]
+    return round(median(shares), 3) if shares else None
 
 
 def per_token(distances: list[float], tokens: list[int]) -> dict[str, float]:

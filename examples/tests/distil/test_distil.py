@@ -74,7 +74,7 @@ def test_the_student_comes_closer_to_the_teacher(
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
 
-    run = distil.train(settings, student, FakeTeacher(folder, absent=(3,)))
+    *_, run = distil.train(settings, student, FakeTeacher(folder, absent=(3,)))
 
     before, after = run["evaluations"]
     assert after["reverse_kl"] + after["margin"] < 0.8 * (before["reverse_kl"] - before["margin"])
@@ -109,7 +109,7 @@ def test_an_absent_response_leaves_no_trace_in_the_weights(folder: Path, top_k: 
 def test_a_run_ends_where_the_teacher_scores_nothing(folder: Path) -> None:
     teacher = FakeTeacher(folder, absent=tuple(range(16)))
     with pytest.raises(SystemExit, match="no response: the engine was too slow"):
-        distil.train(distil.Settings(max_tokens=2), Student(folder, 1e-3), teacher)
+        list(distil.train(distil.Settings(max_tokens=2), Student(folder, 1e-3), teacher))
 
 
 def test_the_distance_is_that_of_teacher_and_student(folder: Path) -> None:
