@@ -2,7 +2,8 @@
 
 A killed replica cannot clean up, and vLLM's engine core does not notice that its owner is gone.
 vLLM loads plugins in every process that it starts (entry point ``vllm.general_plugins``); this
-plugin asks the kernel to kill the process when its parent dies.
+plugin asks the kernel to kill the process when its parent dies. There it also marks what vLLM
+leaves undefined.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def own_child_processes() -> None:
 
 
 def install() -> None:
-    """Make a process of an owned engine die with its parent; no effect in other processes."""
+    """Make a process of an owned engine die with its parent; no effect in other processes.
+
+    Also, ``mark_undefined_rows``.
+    """
     owner = os.environ.get(_OWNER_VARIABLE)
     if owner is None or owner == str(os.getpid()) or sys.platform != "linux":
         return
@@ -30,3 +34,22 @@ def install() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() == 1:  # the parent died before the kernel was asked
         os._exit(1)
+    if "vllm" in sys.modules:
+        mark_undefined_rows()
+
+
+def mark_undefined_rows() -> None:
+    """Give log-probabilities of prompts that are not computed, as after a preemption, no token.
+
+    Otherwise they are of the request that had their memory before, perhaps for the same tokens.
+    """
+    from vllm.v1.outputs import LogprobsTensors
+
+    undefined = LogprobsTensors.empty_cpu
+
+    def marked(positions: int, tokens: int) -> LogprobsTensors:
+        tensors = undefined(positions, tokens)
+        tensors.logprob_token_ids[:, 0] = -1
+        return tensors
+
+    LogprobsTensors.empty_cpu = staticmethod(marked)

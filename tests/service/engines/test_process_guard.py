@@ -6,7 +6,11 @@ import time
 import psutil
 import pytest
 
-from reward_serve.engines.process_guard import install, own_child_processes
+from reward_serve.engines.process_guard import (
+    install,
+    mark_undefined_rows,
+    own_child_processes,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -59,3 +63,13 @@ def test_the_owner_and_unowned_processes_are_left_alone(monkeypatch: pytest.Monk
     signal = ctypes.c_int()
     assert ctypes.CDLL(None).prctl(2, ctypes.byref(signal)) == 0  # PR_GET_PDEATHSIG
     assert signal.value == 0
+
+
+def test_rows_that_are_not_computed_are_of_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.v1.outputs import LogprobsTensors
+
+    monkeypatch.setattr(LogprobsTensors, "empty_cpu", staticmethod(LogprobsTensors.empty_cpu))
+    mark_undefined_rows()
+    tensors = LogprobsTensors.empty_cpu(3, 2)
+    assert tensors.logprob_token_ids[:, 0].tolist() == [-1] * 3
+    assert tensors.logprobs.shape == (3, 2)
