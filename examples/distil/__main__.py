@@ -65,10 +65,10 @@ class Settings:
     """
 
     top_k: int = 0
-    steps: int = 60
-    prompts: int = 8
+    steps: int = 40
+    prompts: int = 16
     max_tokens: int = 20
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     evaluate_every: int = 10
     held_out: int = 32
     timeout_s: float = 60.0
@@ -87,37 +87,32 @@ def main(
     steps: Annotated[int, typer.Option(min=1, help="Optimiser steps.")] = Settings.steps,
     seed: Annotated[int, typer.Option(help="Seed of questions and samples.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("distil-out"),
-    url: Annotated[
-        str | None, typer.Option(help="A service with a model `teacher`; default: start one.")
-    ] = None,
 ) -> None:
     """Distil, and draw the student's distance to the teacher."""
     settings = Settings(top_k=top_k, steps=steps, seed=seed)
     folder = prepare_with_progress(console, adapter=None)
-    with served(url, settings.timeout_s) as teacher:
-        record = train(settings, Student(folder, settings.learning_rate, seed), teacher)
     out.mkdir(parents=True, exist_ok=True)
     file = out / (f"top-{top_k}.json" if top_k else "sampled.json")
-    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    plot(out)
+    with served(settings.timeout_s) as teacher:
+        student = Student(folder, settings.learning_rate, seed)
+        # A run that is interrupted keeps what it has evaluated.
+        for record in train(settings, student, teacher):
+            file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            plot(out)
 
 
 @contextmanager
-def served(url: str | None, timeout_s: float) -> Iterator[Any]:
-    """A client of the service at ``url``, or of a teacher that is deployed during the block."""
-    settings: dict[str, Any] = {"on_failure": "none", "model": "teacher", "timeout_s": timeout_s}
-    if url:
-        yield connect(url=url, **settings)
-        return
+def served(timeout_s: float) -> Iterator[Any]:
+    """A client of the teacher, which is deployed during the block."""
     text = Path(__file__).with_name("teacher.yaml").read_text(encoding="utf-8")
     file = checked(yaml.safe_load(text))
     with deployed(file, None, console):
         wait_until(lambda: True, console, file.names, READY_TIMEOUT_S)
-        yield connect(app=APP, **settings)
+        yield connect(app=APP, on_failure="none", timeout_s=timeout_s)
 
 
-def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
-    """Distil the teacher, a client of reward_serve; returns the run's record.
+def train(settings: Settings, student: Student, teacher: Any) -> Iterator[dict[str, Any]]:
+    """Distil the teacher, a client of reward_serve; yields the record at each evaluation.
 
     Raises:
         SystemExit: the teacher scored no response of a step.
@@ -143,6 +138,15 @@ def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
             line = per_token(distances, list(map(len, responses)))
             evaluations.append({"step": step, **line, "samples": samples})
             console.print(json.dumps(evaluations[-1]), **PLAIN)
+            yield {
+                "settings": asdict(settings),
+                "machine": machine(),
+                "run_s": round(time.perf_counter() - began),
+                "teacher_share": teacher_share(steps),
+                "absent": sum((line["absent"] for line in steps), Counter[str]()),
+                "evaluations": evaluations,
+                "steps": steps,
+            }
         if step == settings.steps:
             break
         torch.manual_seed(settings.seed + step + 1)
@@ -171,49 +175,38 @@ def train(settings: Settings, student: Student, teacher: Any) -> dict[str, Any]:
         absences = Counter(result.status.value for result in absent)
         steps.append({**figures, "absent": absences, **dict(zip(LAPS, laps, strict=True))})
         console.print(json.dumps(steps[-1]), **PLAIN)
-    shares = (line["teacher_s"] / sum(line[lap] for lap in LAPS) for line in steps)
-    return {
-        "settings": asdict(settings),
-        "machine": machine(),
-        "run_s": round(time.perf_counter() - began),
-        "teacher_share": round(median(shares), 3),
-        "absent": sum((line["absent"] for line in steps), Counter[str]()),
-        "evaluations": evaluations,
-        "steps": steps,
-    }
+
+
+def teacher_share(steps: list[dict[str, Any]]) -> float | None:
+    """The median share of a step that its calls of the teacher take; None without a step."""
+    shares = [line["teacher_s"] / sum(line[lap] for lap in LAPS) for line in steps]
+    return round(median(shares), 3) if shares else None
 
 
 def per_token(distances: list[float], tokens: list[int]) -> dict[str, float]:
-    """The distance of a token over all responses, with half of its 95% interval."""
+    """The distance of a token over all responses, with the margin of its 95% interval."""
     mean = sum(distances) / sum(tokens)
     squares = ((d - mean * n) ** 2 for d, n in zip(distances, tokens, strict=True))
-    half = 1.96 * math.sqrt(sum(squares)) / sum(tokens)
+    margin = 1.96 * math.sqrt(sum(squares)) / sum(tokens)
     length = sum(tokens) / len(tokens)
-    return {"reverse_kl": round(mean, 4), "half": round(half, 4), "tokens": round(length, 1)}
+    return {"reverse_kl": round(mean, 4), "margin": round(margin, 4), "tokens": round(length, 1)}
 
 
 def plot(folder: Path) -> None:
-    """Draw ``distance.png``: each run's distance to the teacher, and its seconds by part."""
+    """Draw ``distance.png``: the distance to the teacher in each run of the folder."""
     from matplotlib.figure import Figure
 
     runs = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(2, 1))
-    below = [0.0] * len(runs)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
     for name, run in runs.items():
-        steps, means, halves = (
-            [line[key] for line in run["evaluations"]] for key in ("step", "reverse_kl", "half")
+        steps, means, margins = (
+            [line[key] for line in run["evaluations"]] for key in ("step", "reverse_kl", "margin")
         )
-        left.errorbar(steps, means, halves, marker="o", capsize=3, label=name)
-    for lap in LAPS:
-        heights = [median(line[lap] for line in run["steps"]) for run in runs.values()]
-        right.bar(list(runs), heights, bottom=below, label=lap.removesuffix("_s"))
-        below = [low + height for low, height in zip(below, heights, strict=True)]
-    left.set(title="reverse KL per token, held-out questions", xlabel="step", ylabel="nats")
-    left.set_ylim(bottom=0)
-    right.set(title="seconds of a step (medians)")
-    left.legend()
-    right.legend()
+        axes.errorbar(steps, means, margins, marker="o", capsize=3, label=name)
+    axes.set(title="reverse KL per token, held-out questions", xlabel="step", ylabel="nats")
+    axes.set_ylim(bottom=0)
+    axes.legend()
     figure.savefig(folder / "distance.png", dpi=110)
 
 

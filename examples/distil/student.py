@@ -47,11 +47,8 @@ class Student:
             max_new_tokens=max_tokens, eos_token_id=self._stops,
         )  # fmt: skip
         responses = output[:, padded["input_ids"].shape[1] :].tolist()
-        return [self._until_stop(response) for response in responses]
-
-    def _until_stop(self, response: list[int]) -> list[int]:
-        ends = (place + 1 for place, token in enumerate(response) if token in self._stops)
-        return response[: next(ends, len(response))]
+        ends = ((i + 1 for i, t in enumerate(r) if t in self._stops) for r in responses)
+        return [r[: next(end, max_tokens)] for r, end in zip(responses, ends, strict=True)]
 
     def logprobs(
         self, prompts: Sequence[list[int]], responses: Sequence[list[int]], cache: Any = None

@@ -74,10 +74,10 @@ def test_the_student_comes_closer_to_the_teacher(
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
 
-    run = distil.train(settings, student, FakeTeacher(folder, absent=(3,)))
+    *_, run = distil.train(settings, student, FakeTeacher(folder, absent=(3,)))
 
     before, after = run["evaluations"]
-    assert after["reverse_kl"] + after["half"] < 0.8 * (before["reverse_kl"] - before["half"])
+    assert after["reverse_kl"] + after["margin"] < 0.8 * (before["reverse_kl"] - before["margin"])
     assert run["absent"] == {"timeout": 40}
     assert 0 < run["teacher_share"] < 1
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -107,9 +107,9 @@ def test_an_absent_response_leaves_no_trace_in_the_weights(folder: Path, top_k: 
 
 
 def test_a_run_ends_where_the_teacher_scores_nothing(folder: Path) -> None:
-    teacher = FakeTeacher(folder, absent=tuple(range(8)))
+    teacher = FakeTeacher(folder, absent=tuple(range(16)))
     with pytest.raises(SystemExit, match="no response: the engine was too slow"):
-        distil.train(distil.Settings(max_tokens=2), Student(folder, 1e-3), teacher)
+        list(distil.train(distil.Settings(max_tokens=2), Student(folder, 1e-3), teacher))
 
 
 def test_the_distance_is_that_of_teacher_and_student(folder: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_served_teacher_is_the_students_own_model() -> None:
     response = student.tokenizer.encode(" 3 + 4 = 7. The answer is 7.\n")
     request = {"token_ids": [*examples, *prompt, *response], "start": len(examples) + len(prompt)}
 
-    with distil.served(None, 60.0) as teacher:
+    with distil.served(60.0) as teacher:
         (result,) = teacher.logprobs([request])
 
     with torch.no_grad():
