@@ -83,7 +83,7 @@ def test_a_field_of_extra_info_reaches_the_judge(
 ) -> None:
     request = asked(service, **info)
     assert expected.items() <= request.items()
-    always = {"id", "key", "response", "reference", "timeout_s"}
+    always = {"id", "key", "metadata", "response", "reference", "timeout_s"}
     assert request.keys() - expected.keys() == always - expected.keys()
 
 
