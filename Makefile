@@ -82,7 +82,7 @@ train-judge: $(STAMP)  ## Train the bundled judge's adapter from GSM8K's train f
 grpo: $(STAMP) $(TINKER)/.installed  ## Warm a policy up and train it with GRPO, rewarded by the bundled judge (OUT=; ARGS=all: every run, hours)
 	$(BIN)/python -m examples.grpo $(or $(ARGS),judge-sync --name short --set steps=12 --set evaluate_every=12) $(if $(OUT),--out "$(OUT)")
 
-distil: $(STAMP)  ## Distil a served teacher into a student on this CPU (OUT= ARGS="--top-k 32")
+distil: $(STAMP)  ## Distil a served teacher into a student on this CPU (OUT= ARGS="--top-k 0")
 	$(BIN)/python -m examples.distil $(ARGS) $(if $(OUT),--out "$(OUT)")
 
 test: $(STAMP)  ## Unit tests beside service tests, which share one Ray cluster and one engine

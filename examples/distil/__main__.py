@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections import Counter
@@ -64,7 +65,7 @@ class Settings:
         seed: seed of questions and samples.
     """
 
-    top_k: int = 0
+    top_k: int = 32
     steps: int = 40
     prompts: int = 16
     max_tokens: int = 20
@@ -83,7 +84,7 @@ def main(
             max=MAX_TOP_K,
             help="Learn from this many likeliest tokens; 0: from the sampled ones.",
         ),
-    ] = 0,
+    ] = Settings.top_k,
     steps: Annotated[int, typer.Option(min=1, help="Optimiser steps.")] = Settings.steps,
     seed: Annotated[int, typer.Option(help="Seed of questions and samples.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("distil-out"),
@@ -104,6 +105,7 @@ def main(
 @contextmanager
 def served(timeout_s: float) -> Iterator[Any]:
     """A client of the teacher, which is deployed during the block."""
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     text = Path(__file__).with_name("teacher.yaml").read_text(encoding="utf-8")
     file = checked(yaml.safe_load(text))
     with deployed(file, None, console):
