@@ -106,7 +106,7 @@ class Admission:
         self._concurrent, self._window = concurrent, window
         self._busy = 0
         self.capacity = concurrent + queued  # maximum items in progress or waiting
-        self._keys: OrderedDict[str | None, _Key] = OrderedDict()  # in the order of their turns
+        self._keys: OrderedDict[object, _Key] = OrderedDict()  # in the order of their turns
         self._per_round = per_round
         self._lanes: dict[object, Admission] = {}
         self._pace = Pace()
@@ -131,7 +131,8 @@ class Admission:
         Args:
             within_s: time left until the item's deadline.
             batch: identifies the item's batch; None for a batch of its own.
-            key: the name of the caller's API key; callers without one share None.
+            key: the name of the caller's API key; callers without one share None. Long items of a
+                key wait apart, so that its short ones do not wait for them.
             size: its slots.
 
         Raises:
@@ -139,9 +140,10 @@ class Admission:
         """
         batch = object() if batch is None else batch
         ends = time.monotonic() + within_s
-        caller = self._keys.get(key) or _Key(self._per_round)
+        queue = key if size == 1 else (key, "long")
+        caller = self._keys.get(queue) or _Key(self._per_round)
         self._check(within_s, caller, batch, size)
-        self._keys.setdefault(key, caller).items += size
+        self._keys.setdefault(queue, caller).items += size
         self.items += size
         try:
             await self._slot(caller, batch, size)
@@ -157,7 +159,7 @@ class Admission:
             self.items -= size
             caller.items -= size
             if not caller.items:
-                del self._keys[key]
+                del self._keys[queue]
 
     def _check(self, within_s: float, caller: _Key, batch: object, size: int) -> None:
         others = [other for other in self._keys.values() if other is not caller]

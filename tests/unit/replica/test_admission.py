@@ -336,7 +336,7 @@ async def test_a_long_sequence_takes_its_slots_and_is_not_overtaken() -> None:
 
     names = [("a", 1), ("b", 2), ("long", 64), ("c", 1), ("d", 4), ("e", 1)]
     await asyncio.gather(*(visit(*named) for named in names))
-    assert seen == ["a", "b", "long", "c", "d", "e"]
+    assert seen == ["a", "b", "c", "e", "long", "d"]
     assert (admission.items, admission._busy) == (0, 0)
 
 
@@ -377,3 +377,19 @@ async def test_a_full_replica_counts_a_sequence_by_its_slots() -> None:
 async def _sized(admission: Admission, size: int) -> None:
     async with admission.place(size=size):
         await asyncio.sleep(1e6)
+
+
+@in_virtual_time
+async def test_short_items_do_not_wait_for_the_long_ones_of_their_own_key() -> None:
+    admission = Admission(concurrent=8, queued=999)
+    waits: list[float] = []
+    began = asyncio.get_running_loop().time()
+
+    async def visit(size: int) -> None:
+        async with admission.place(size=size):
+            if size == 1:
+                waits.append(asyncio.get_running_loop().time() - began)
+            await asyncio.sleep(1)
+
+    await asyncio.gather(*(visit(4) for _ in range(40)), *(visit(1) for _ in range(8)))
+    assert max(waits) <= 4
