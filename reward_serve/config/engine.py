@@ -87,6 +87,8 @@ class EngineConfig(Section):
     def serve_teacher(self) -> None:
         """Set what log-probabilities of prompts need where the file does not."""
         self.engine_kwargs.setdefault("max_logprobs", MAX_TOP_K)
+        if self.device == "cpu" and self.dtype == "auto":
+            self.dtype = "float32"  # in int8 a token's differs by up to 0.9 with other chunks
         if self.device == "cuda" and self.max_num_batched_tokens is None:
             # vLLM makes the logits of all tokens of a step, for which it sets no memory aside.
             self.max_num_batched_tokens = _TEACHER_BATCHED_TOKENS

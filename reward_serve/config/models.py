@@ -294,10 +294,8 @@ class TeacherModel(_Model):
     engine: EngineConfig = Field(default_factory=EngineConfig)
 
     @model_validator(mode="after")
-    def _its_numbers_are_exact(self) -> Self:
+    def _its_engine_gives_logprobs(self) -> Self:
         self.engine.serve_teacher()
-        if self.engine.device == "cpu" and self.engine.dtype == "auto":
-            self.engine.dtype = "float32"  # other types are measured for the judge's verdicts
         return self
 
     @property
