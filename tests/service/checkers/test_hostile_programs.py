@@ -127,7 +127,10 @@ def test_hostile_programs_fail_and_leave_nothing(family: str, surroundings: Surr
     attacks = hostile_programs(0, surroundings.folder, surroundings.port, per_program)
     before, memory = surroundings.state(), psutil.Process().memory_info().rss
     for attack in [attack for attack in attacks if attack.family == family][::step]:
-        assert passes(attack.response, attack.reference, SHORT) is False, attack
+        verdict = passes(attack.response, attack.reference, SHORT)
+        if verdict is None:  # the machine was too busy to tell in 10 s
+            verdict = passes(attack.response, attack.reference)
+        assert verdict is False, attack
         assert surroundings.state() == before, attack
     assert psutil.Process().memory_info().rss - memory < 2**26
 
