@@ -70,8 +70,8 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
     """Check a response by each constraint of the reference.
 
     Args:
-        response: any text, without thinking. A blank one follows no constraint, and one that is the
-            question, or its last five words or more, none of IFEval's.
+        response: any text, without thinking. A blank one follows no constraint. One that only
+            repeats the end of the question, in five words or more, follows none of IFEval's.
         reference: IFEval's ``{"instruction_id_list": [...], "kwargs": [...]}`` as JSON, or as in
             allenai's data a Python literal, in a list, with ``instruction_id``.
         question: the prompt, if there is one.
@@ -85,8 +85,8 @@ def check(response: str, reference: str, question: str = "", *, loose: bool = Fa
     constraints, text = _constraints(reference), _visible(response).strip()
     if not text:
         return [Check(name, False, "the response is blank") for name, _ in constraints]
-    words, asked = text.split(), _visible(question).split()
-    is_repeated = len(words) >= _REPEATED and asked[-len(words) :] == words
+    words, question_words = text.split(), _visible(question).split()
+    is_repeated = len(words) >= _REPEATED and question_words[-len(words) :] == words
     readings, lines = [text], text.split("\n")
     if loose:
         parts = (lines[1:], lines[:-1], lines[1:-1])
@@ -161,8 +161,8 @@ def _own(name: str, given: dict[str, Any]) -> Constraint:
     if unit.endswith("language") and langdetect is None:
         raise ValueError("needs langdetect; install reward-serve-checkers[language]")
     if given.keys() != set(parameters.split()):
-        found = ", ".join(given) or "none"
-        raise ValueError(f"has the arguments {found}; send {parameters or 'none'}")
+        names = ", ".join(given) or "none"
+        raise ValueError(f"has the arguments {names}; send {parameters or 'none'}")
     arguments = {key: _argument(key, given[key]) for key in parameters.split()}
     relation, limit = default or ("at least", 1)
     for key in [*arguments]:
@@ -248,8 +248,8 @@ def _published(name: str, given: dict[str, Any]) -> Constraint:
 
 
 def _visible(text: str) -> str:
-    shown = _INVISIBLE.sub("", text).replace("\r\n", "\n")
-    return unicodedata.normalize("NFC", shown)
+    visible = _INVISIBLE.sub("", text).replace("\r\n", "\n")
+    return unicodedata.normalize("NFC", visible)
 
 
 def _in_one_script(match: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ class RemoteProcess:
         self._frame = frame(data)
 
     def line(self, limit: int) -> bytes:
-        """The reply to the frame, of at most so many bytes."""
+        """The reply to the frame, at most ``limit`` bytes."""
         written = self._run(INSIDE.encode(), frame(self._source) + self._frame)
         line, end, _ = written.removeprefix(READY).partition(b"\n")
         if not end or len(line) > limit:
@@ -42,7 +42,7 @@ class RemoteProcess:
         return line
 
     def output(self, sent: bytes, limit: int) -> bytes:
-        """All that the program writes for this input, of at most so many bytes."""
+        """All that the program writes for this input, at most ``limit`` bytes."""
         written = self._run(self._source, sent)
         if len(written) > limit:
             raise StoppedError(f"wrote more than {limit} bytes")

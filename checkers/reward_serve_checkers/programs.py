@@ -213,7 +213,7 @@ def _tests(data: Any) -> Tests:
             return _of_assertions(data, "")
         case {"setup": str() | list() as setup, "query": str(query)}:
             return Tests("query", [setup] if isinstance(setup, str) else setup, query)
-    raise ValueError("it has none of the forms")
+    raise ValueError("its form is unknown")
 
 
 def _text(value: Any) -> str:
@@ -385,9 +385,11 @@ class _Run:
             if kind == "error":
                 return Outcome(False, ": ".join(reply))
             rows.append(value_of(reply[0]))
-        gold, own = rows
-        passed = gold == own if _is_ordered(self._tests.setup) else Counter(gold) == Counter(own)
-        return _compared(passed, repr(own), repr(gold))
+        expected, actual = rows
+        passed = expected == actual
+        if not _is_ordered(self._tests.setup):
+            passed = Counter(expected) == Counter(actual)
+        return _compared(passed, repr(actual), repr(expected))
 
 
 def same_output(output: bytes, expected: bytes) -> bool:

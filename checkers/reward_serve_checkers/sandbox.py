@@ -173,7 +173,7 @@ class Process:
         self._unsent += inside.frame(data)
 
     def line(self, limit: int) -> bytes:
-        """The next line, of at most so many bytes; raises ``StoppedError`` if there is none."""
+        """The next line, at most ``limit`` bytes; raises ``StoppedError`` if there is none."""
         while (end := self._output.find(b"\n")) < 0:
             if self._stdout not in self._readable:
                 raise StoppedError(self._failure() or "ended before it answered")
@@ -183,7 +183,7 @@ class Process:
         return line
 
     def output(self, sent: bytes, limit: int) -> bytes:
-        """All that it writes for this input, of at most so many bytes.
+        """All that it writes for this input, at most ``limit`` bytes.
 
         Raises:
             StoppedError: it took too long, wrote more, or failed.

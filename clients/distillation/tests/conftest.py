@@ -52,9 +52,9 @@ def tokenizer() -> PreTrainedTokenizerBase:
 @pytest.fixture(scope="session")
 def sequences(tokenizer: PreTrainedTokenizerBase) -> list[Sequence]:
     """Prompts and responses, as token ids."""
-    asked = [f"Tom has {n} pens and buys {n + 2}. How many has he?" for n in range(2, 17)]
-    told = [f" {n} + {n + 2} = {2 * n + 2}." + " That is all." * (n % 4) for n in range(2, 17)]
-    ids = [tokenizer(text)["input_ids"] for text in (*asked, *told)]
+    questions = [f"Tom has {n} pens and buys {n + 2}. How many has he?" for n in range(2, 17)]
+    answers = [f" {n} + {n + 2} = {2 * n + 2}." + " That is all." * (n % 4) for n in range(2, 17)]
+    ids = [tokenizer(text)["input_ids"] for text in (*questions, *answers)]
     return list(zip(ids[:15], ids[15:], strict=True))
 
 

@@ -73,8 +73,14 @@ def rllm(url: str, ids: list[int], scored: int) -> list[float]:
 
 def areal(url: str, ids: list[int], scored: int) -> list[float]:
     """areal-project/AReaL cbff54d6, ``areal/engine/vllm_remote.py``."""
-    asked = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1, "prompt_logprobs": 1, "echo": True}
-    answer = _post(f"{url}/v1/completions", {"prompt": ids, **asked})
+    settings = {
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "logprobs": 1,
+        "prompt_logprobs": 1,
+        "echo": True,
+    }
+    answer = _post(f"{url}/v1/completions", {"prompt": ids, **settings})
     entries = answer["choices"][0]["prompt_logprobs"]
     if len(entries) < scored + 1:
         raise ValueError("prompt_logprobs too short")

@@ -64,18 +64,18 @@ def test_what_the_teacher_refuses_is_an_exception(name: str, url: str, ids: list
 def test_overload_is_an_exception_and_crosses_no_sequences(
     url: str, sequences: list[Sequence], expected: Expected
 ) -> None:
-    asked = sequences * 6
-    with ThreadPoolExecutor(len(asked)) as threads:
-        jobs = [threads.submit(outcome, "slime", url, p + r, len(r)) for p, r in asked]
+    repeated = sequences * 6
+    with ThreadPoolExecutor(len(repeated)) as threads:
+        jobs = [threads.submit(outcome, "slime", url, p + r, len(r)) for p, r in repeated]
     refused = 0
-    for (prompt, response), job in zip(asked, jobs, strict=True):
+    for (prompt, response), job in zip(repeated, jobs, strict=True):
         numbers = job.result()
         if isinstance(numbers, requests.HTTPError):
             assert numbers.response.status_code == 503
             refused += 1
         else:
             assert numbers == expected(prompt, response)
-    assert 0 < refused < len(asked)
+    assert 0 < refused < len(repeated)
 
 
 def slime_samples(sequences: list[Sequence]) -> list[Any]:
