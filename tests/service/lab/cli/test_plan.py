@@ -1,0 +1,17 @@
+import yaml
+
+from reward_serve.config.app import AppConfig
+from reward_serve_lab.cli.plan import Run
+from tests.unit.lab.fakes import invoke
+
+
+def test_the_printed_file_has_the_replicas_of_the_plan() -> None:
+    options = "--device cuda --gpus 1 --rollouts 4096 --step-s 60 --generation-s 30 --rate 20"
+    lengths = "--tokens 512 --rate-tokens 256"
+    done = invoke("plan", "Qwen/Qwen3-8B", *options.split(), *lengths.split())
+    assert done.exit_code == 0, done.output
+    file = yaml.safe_load(done.stdout)
+    (model,) = AppConfig.parse(file["applications"][0]["args"]).models
+    asked = Run(4096, 8, 60.0, 30.0, 10.0, 0.1)
+    assert model.autoscaling.min_replicas == asked.replicas(1.0) == model.autoscaling.max_replicas
+    assert f"{asked.beyond_s(asked.replicas(1.0)):.2g} s" in done.stderr
