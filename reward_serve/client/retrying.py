@@ -463,6 +463,7 @@ class Batch:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
         self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
+        self._again: dict[int, tuple[list[Ticket], float]] = {}  # by attempt: which wait, and until
         self._answered_at = -math.inf
         self._unanswered_since: float | None = None
         self._last_reason = ""
@@ -508,6 +509,8 @@ class Batch:
         """Ask once for those that are open; a pause is for a retry."""
         if pause_s:
             await asyncio.sleep(pause_s)
+            if self._again[attempt][0] is tickets:
+                del self._again[attempt]
             self._open -= {ticket for ticket in tickets if ticket.gone}
         asked = [ticket for ticket in tickets if ticket in self._open]
         if not asked:
@@ -534,8 +537,9 @@ class Batch:
         except ServiceUnavailableError as error:
             half = len(asked) // 2
             if error.status_code in _OF_A_REQUEST and half:
-                self._ask_later(asked[:half], attempt)
-                self._ask_later(asked[half:], attempt)
+                self._close([ticket for ticket in asked if ticket.ends < time.monotonic()])
+                for part in (asked[:half], asked[half:]):
+                    self._later.add(asyncio.create_task(self._ask(part, attempt)))
                 return
             status = Status.ERROR if error.retryable else Status.INVALID
             of_all = not error.retryable and error.status_code not in _OF_A_REQUEST
@@ -559,14 +563,22 @@ class Batch:
                 failed.append(ticket)
                 pause_s = max(pause_s, seconds_in(result.details, PAUSE_S))
         self._close(final)
-        self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
+        if failed:
+            self._ask_again(failed, attempt + 1, pause_s)
 
-    def _ask_later(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
-        """Ask after a pause for those whose deadlines are later."""
-        then = time.monotonic() + pause_s
+    def _ask_again(self, tickets: Sequence[Ticket], attempt: int, least_s: float) -> None:
+        """Ask after a pause for those whose deadlines are later, with others of this attempt.
+
+        Results of a stream come one by one, and a call for each would cost as much as a batch.
+        """
+        now = time.monotonic()
+        waiting, then = self._again.get(attempt, ([], 0.0))
+        if then < now + least_s:
+            pause_s = max(_backoff_s(attempt - 1), least_s)
+            waiting, then = self._again[attempt] = [], now + pause_s
+            self._later.add(asyncio.create_task(self._ask(waiting, attempt, pause_s)))
         self._close([ticket for ticket in tickets if ticket.ends < then])
-        if not self._open.isdisjoint(tickets):
-            self._later.add(asyncio.create_task(self._ask(tickets, attempt, pause_s)))
+        waiting += [ticket for ticket in tickets if ticket in self._open]
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason

@@ -18,7 +18,7 @@ from reward_serve.client import Client, ServiceUnavailableError, retrying
 from reward_serve.client.retrying import WINDOW_S, Ticket, hand_out
 from reward_serve.client.transport import SERVICE_GRACE_S
 from reward_serve.routing.dispatch import Deliver
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import PAUSE_S, ScoreResult, Status, failure
 from tests import virtual_time
 from tests.fake_transport import FakeTransport
 from tests.virtual_time import in_virtual_time, settle
@@ -176,6 +176,21 @@ class Streamed(Scripted):
 
 
 RIGHT = ScoreResult(status=Status.OK, score=1.0)
+
+
+@in_virtual_time
+async def test_what_fails_one_by_one_is_retried_together_each_after_its_pause() -> None:
+    later = OVERLOADED.model_copy(update={"details": {PAUSE_S: 5.0}})
+    transport = Streamed(
+        {"a": (0.0, OVERLOADED), "b": (0.0, OVERLOADED), "c": (0.0, later), "d": (1.0, RIGHT)},
+        {"a": (0.1, RIGHT), "b": (0.1, RIGHT)},
+        {"c": (0.1, RIGHT)},
+    )
+    client, began = Client(transport, on_failure="none"), time.monotonic()
+    results = await asyncio.gather(*map(client.ascore, bodies("abcd")))
+    assert {result.score for result in results} == {1.0}
+    assert transport.asked == [list("abcd"), ["a", "b"], ["c"]]
+    assert time.monotonic() - began == pytest.approx(5.1)
 
 
 @in_virtual_time
