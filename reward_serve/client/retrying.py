@@ -436,11 +436,11 @@ class Batch:
 
     Each result is delivered when it is final. A request is retried, while others are in progress,
     after a transport fault, ``overloaded`` or ``error``, until its deadline or ``max_attempts``,
-    unless its caller has left or the model's endpoint has been down for half of its deadline. All
-    other results are final. Retries keep the request's id, by which the service recognises a member
-    of a group. The pause between attempts is exponential with jitter, or longer if the service asks
-    for it. A batch that is too large is split, as is one that the service cannot read, since one
-    caller's request may be at fault.
+    unless its caller has left, or the model's endpoint has been down for a deadline, or for half of
+    one when it was first asked. All other results are final. Retries keep the request's id, by
+    which the service recognises a member of a group. The pause between attempts is exponential with
+    jitter, or longer if the service asks for it. A batch that is too large is split, as is one that
+    the service cannot read, since one caller's request may be at fault.
 
     Args:
         endpoint: the model's.
@@ -557,7 +557,8 @@ class Batch:
         for ticket in tickets:
             result = ticket.result
             is_final = not result.status.is_retried or attempt == self.max_attempts
-            if is_final or seconds_in(result.details, DOWN_S) >= ticket.timeout_s / 2:
+            bound_s = ticket.timeout_s / (2 if attempt == 1 else 1)
+            if is_final or seconds_in(result.details, DOWN_S) >= bound_s:
                 final.append(ticket)
             else:
                 failed.append(ticket)

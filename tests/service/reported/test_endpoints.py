@@ -118,7 +118,7 @@ def samples(step: int, number: int = 64) -> list[dict[str, Any]]:
     return [{**ASKED, "response": f"Step {step}, sample {n}"} for n in range(number)]
 
 
-def test_three_steps_against_an_endpoint_that_is_down_cost_half_a_deadline_in_all(
+def test_three_steps_against_an_endpoint_that_is_down_cost_one_deadline_in_all(
     port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(port)

@@ -18,7 +18,7 @@ from reward_serve.client import Client, ServiceUnavailableError, retrying
 from reward_serve.client.retrying import WINDOW_S, Ticket, hand_out
 from reward_serve.client.transport import SERVICE_GRACE_S
 from reward_serve.routing.dispatch import Deliver
-from reward_serve.schema import PAUSE_S, ScoreResult, Status, failure
+from reward_serve.schema import DOWN_S, PAUSE_S, ScoreResult, Status, failure
 from tests import virtual_time
 from tests.fake_transport import FakeTransport
 from tests.virtual_time import in_virtual_time, settle
@@ -191,6 +191,39 @@ async def test_what_fails_one_by_one_is_retried_together_each_after_its_pause() 
     assert {result.score for result in results} == {1.0}
     assert transport.asked == [list("abcd"), ["a", "b"], ["c"]]
     assert time.monotonic() - began == pytest.approx(5.1)
+
+
+class Down(FakeTransport):
+    """A service whose endpoint is down at first."""
+
+    def __init__(self, seconds: float) -> None:
+        self.began, self.seconds = time.monotonic(), seconds
+
+    async def ascore_batch(self, requests: Sequence[Any]) -> list[ScoreResult]:
+        down_s = time.monotonic() - self.began
+        down = failure(Status.ERROR, "down", details={DOWN_S: down_s})
+        return [RIGHT if down_s >= self.seconds else down] * len(requests)
+
+
+@pytest.mark.parametrize(
+    ("down_s", "asked_s", "score", "ended_s"),
+    [
+        pytest.param(50.0, 0.0, 1.0, 50.0, id="shorter than the deadline"),
+        pytest.param(50.0, 29.0, 1.0, 50.0, id="asked within half of it"),
+        pytest.param(900.0, 0.0, None, 60.0, id="one deadline is waited for"),
+        pytest.param(900.0, 29.0, None, 60.0, id="one deadline since it began"),
+        pytest.param(900.0, 31.0, None, 31.0, id="later ones wait for nothing"),
+    ],
+)
+@in_virtual_time
+async def test_an_endpoint_that_is_down_costs_one_deadline_and_then_nothing(
+    down_s: float, asked_s: float, score: float | None, ended_s: float
+) -> None:
+    client, began = Client(Down(down_s), on_failure="none"), time.monotonic()
+    await asyncio.sleep(asked_s)
+    (result,) = await client.ascore_batch(bodies("a", timeout_s=60.0))
+    assert (result.score, result.status is Status.OK) == (score, score is not None)
+    assert time.monotonic() - began == pytest.approx(ended_s, abs=8.2)  # and a pause
 
 
 @in_virtual_time
