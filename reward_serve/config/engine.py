@@ -138,7 +138,11 @@ class RemoteConfig(Section):
     max_retries: Annotated[int, Field(ge=0)] = Field(
         5, description="retries per request, after the endpoint's Retry-After or with backoff"
     )
-    timeout_s: Seconds = 60.0
+    timeout_s: Seconds = Field(
+        30.0,
+        description="of one call, which is then made again; half of the default deadline, so raise "
+        "both for a model that writes for longer",
+    )
     top_logprobs: Annotated[int, Field(ge=1, le=20)] = Field(
         20, description="label mode: number of likeliest tokens to search for labels"
     )

@@ -115,11 +115,12 @@ class Busy:
         self._reply_s = reply_s
         self._free, self._refuses = asyncio.Semaphore(at_once), refuses
         self.calls = self.refused = 0
+        self.away_until = 0.0
         self.most: list[int] = []
 
     async def _status(self) -> int:
         self.calls += 1
-        if self._refuses and self._free.locked():
+        if time.monotonic() < self.away_until or (self._refuses and self._free.locked()):
             self.refused += 1
             return 429
         async with self._free:
@@ -169,6 +170,13 @@ async def test_an_endpoint_that_slows_is_not_asked_for_more() -> None:
     busy = Busy(64, refuses=False)
     assert await busy.seconds(8192) < 1.1 * 8192 / 64
     assert max(busy.most[1024:]) < 3 * 64
+
+
+@in_virtual_time
+async def test_an_endpoint_that_refused_everything_is_soon_asked_what_it_takes() -> None:
+    busy = Busy(10**6, refuses=True, reply_s=0.05)
+    busy.away_until = time.monotonic() + 10
+    assert await busy.seconds(1024) < 10 + 1
 
 
 async def test_the_window_learns_from_a_real_endpoints_refusals() -> None:
