@@ -42,8 +42,9 @@ class Run:
         samples: responses to a prompt, which go to one replica.
         step_s: seconds of a step.
         generation_s: seconds over which a step's responses end; 0: all at once.
-        per_s: verdicts a second of one replica.
+        per_s: verdicts a second of one replica with all slots in use.
         verdict_s: seconds of a verdict with nothing beside it.
+        slots: items that a replica judges at once.
     """
 
     rollouts: int
@@ -52,6 +53,18 @@ class Run:
     generation_s: float
     per_s: float
     verdict_s: float
+    slots: int
+
+    @property
+    def _each_s(self) -> float:
+        """By how much each item beside it slows a verdict, linearly up to all slots."""
+        return max(0.0, self.slots / self.per_s - self.verdict_s) / max(1, self.slots - 1)
+
+    def seconds(self, items: float) -> float:
+        """The time in which a replica judges so many items that come at once."""
+        if items > self.slots:
+            return items / self.per_s
+        return self.verdict_s + max(0.0, items - 1) * self._each_s
 
     def busy(self, replicas: int) -> float:
         """The share of a step in which the replicas judge; above 1 they never catch up."""
@@ -60,19 +73,21 @@ class Run:
     def beyond_s(self, replicas: int) -> float:
         """Seconds from a step's last response to its last verdict.
 
-        All at once, it is the busiest replica's share, in whole groups. Spread over the generation,
-        it is what is left at its end, or the wait of an M/D/1 queue below capacity.
+        All at once, the busiest replica's share, in whole groups. Spread over the generation, what
+        is left at its end; below capacity, the time of a verdict beside as many others as there are
+        at this rate (Little's law), and the wait in an M/D/1 queue.
         """
-        groups = math.ceil(self.rollouts / self.samples)
-        busiest = min(self.rollouts, self.samples * math.ceil(groups / replicas))
         mean = self.rollouts / replicas
-        judged = self.per_s * self.generation_s
         if self.generation_s == 0:
-            return self.verdict_s + (busiest - 1) / self.per_s
-        load = mean / judged
-        chance = math.sqrt(mean)  # of so many independent arrivals
-        queued = min(load / (2 * (1 - load)), chance) if load < 1 else chance
-        return self.verdict_s + (max(0.0, mean - judged) + queued) / self.per_s
+            groups = math.ceil(self.rollouts / self.samples)
+            return self.seconds(min(self.rollouts, self.samples * math.ceil(groups / replicas)))
+        rate, chance = mean / self.generation_s, math.sqrt(mean)  # of independent arrivals
+        load = rate / self.per_s
+        if load >= 1:
+            return self.seconds(mean - self.per_s * self.generation_s + chance)
+        queued = min(load / (2 * (1 - load)), chance)
+        beside_s = (self.verdict_s - self._each_s) / (1 - rate * self._each_s)
+        return min(beside_s + queued / self.per_s, self.seconds(mean))
 
     def replicas(self, beyond_s: float) -> int:
         """The fewest replicas with which judging ends in time and keeps up.
@@ -139,18 +154,21 @@ def plan(
     if spread_s > step_s:
         raise typer.BadParameter(f"--generation-s {spread_s:g}: exceeds --step-s {step_s:g}")
     alone_s = 1 / rate if verdict_s is None else verdict_s
-    run = Run(rollouts, samples, step_s, spread_s, rate / slower, alone_s * slower)
     options: dict[str, Any] = {
         "kind": kind, "template": template, "mode": mode, "device": device, "tp": tp, "gpus": gpus
     }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
     try:
+        slots = deployments_file(model, given, fields=fields or ()).models[0].max_concurrent_items
+        times = rate / slower, alone_s * slower
+        run = Run(rollouts, samples, step_s, spread_s, *times, slots or 1)
         replicas = run.replicas(beyond_s)
         peak = min(replicas * run.per_s, rollouts / spread_s if spread_s else math.inf)
         ingress = math.ceil(peak / (_BUSY * INGRESS_PER_S)) if http else 1
         scaled = f"autoscaling={{min_replicas: {replicas}, max_replicas: {replicas}}}"
         file = deployments_file(
             model,
-            {name: value for name, value in options.items() if value is not None},
+            given,
             fields=[scaled, f"server.num_replicas={ingress}", *(fields or ())],
         )
     except (ConfigError, ValueError) as error:

@@ -1,3 +1,6 @@
+from typing import Any
+
+import pytest
 import yaml
 
 from reward_serve.config.app import AppConfig
@@ -12,6 +15,22 @@ def test_the_printed_file_has_the_replicas_of_the_plan() -> None:
     assert done.exit_code == 0, done.output
     file = yaml.safe_load(done.stdout)
     (model,) = AppConfig.parse(file["applications"][0]["args"]).models
-    asked = Run(4096, 8, 60.0, 30.0, 10.0, 0.1)
+    asked = Run(4096, 8, 60.0, 30.0, 10.0, 0.1, 512)
     assert model.autoscaling.min_replicas == asked.replicas(1.0) == model.autoscaling.max_replicas
     assert f"{asked.beyond_s(asked.replicas(1.0)):.2g} s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rate", 10, "--verdict-s", 3], "--beyond-s 1: 4096 replicas end 3 s after"),
+        (["--rate", 10, "--tokens", 3], "--tokens and --rate-tokens: give both, or neither"),
+        (["--rate", 10, "--generation-s", 61], "--generation-s 61: exceeds --step-s 60"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_the_remedy(
+    options: list[Any], message: str
+) -> None:
+    done = invoke("plan", "bundled", "--rollouts", 256, "--step-s", 60, *options)
+    assert done.exit_code != 0
+    assert message in " ".join(done.output.replace("│", " ").split())
