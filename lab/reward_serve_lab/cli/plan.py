@@ -25,9 +25,9 @@ from reward_serve.cli.serve import Template as JudgingTemplate
 from reward_serve.config.base import ConfigError
 from reward_serve_lab.cli.options import progress
 
-INGRESS_PER_S = 3000.0
-"""Verdicts a second of one ingress replica or proxy, each on a core (docs/explanation/scale.md)."""
-
+_CALL_S, _VERDICT_S = 0.0055, 0.0003
+"""Core seconds of an ingress replica for a call, and for each verdict in it (scale.md)."""
+_CALLS_PER_S = 100.0  # of a process, whose client puts more requests in a call instead
 _BUSY = 0.7  # of an ingress replica; beyond it, waits grow
 _TIMEOUT_S = 60.0  # of a request by default
 _MOST = 4096
@@ -87,7 +87,7 @@ class Run:
             return self.seconds(mean - self.per_s * self.generation_s + chance)
         queued = min(load / (2 * (1 - load)), chance)
         beside_s = (self.verdict_s - self._each_s) / (1 - rate * self._each_s)
-        return min(beside_s + queued / self.per_s, self.seconds(mean))
+        return min(max(self.verdict_s, beside_s) + queued / self.per_s, self.seconds(mean))
 
     def replicas(self, beyond_s: float) -> int:
         """The fewest replicas with which judging ends in time and keeps up.
@@ -133,6 +133,9 @@ def plan(
         float, typer.Option(min=0, help="Judging may end so many seconds after generation.")
     ] = 1.0,
     http: Annotated[bool, typer.Option(help="Trainers ask over HTTP; otherwise by handle.")] = True,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that ask, such as verl's reward workers.")
+    ] = 1,
     kind: KindOption = None,
     template: JudgingTemplate = None,
     mode: ModeOption = None,
@@ -164,7 +167,8 @@ def plan(
         run = Run(rollouts, samples, step_s, spread_s, *times, slots or 1)
         replicas = run.replicas(beyond_s)
         peak = min(replicas * run.per_s, rollouts / spread_s if spread_s else math.inf)
-        ingress = math.ceil(peak / (_BUSY * INGRESS_PER_S)) if http else 1
+        used = _CALL_S * min(peak, processes * _CALLS_PER_S) + _VERDICT_S * peak
+        ingress = math.ceil(used / _BUSY) if http else 1
         scaled = f"autoscaling={{min_replicas: {replicas}, max_replicas: {replicas}}}"
         file = deployments_file(
             model,
@@ -189,7 +193,9 @@ def plan(
         )
     progress.print(table)
     if http:
-        progress.print(f"HTTP: at most {peak:.0f} verdicts/s; ingress replicas: {ingress}", **PLAIN)
+        several = "; a proxy on each node, among which trainers are spread" if ingress > 1 else ""
+        text = f"HTTP: at most {peak:.0f} verdicts/s; ingress replicas: {ingress}{several}"
+        progress.print(text, **PLAIN)
     if (longest := run.beyond_s(replicas)) > _TIMEOUT_S / 2:
         progress.print(f"set the clients' timeout_s to {2 * longest:.0f} or more", **PLAIN)
     typer.echo(yaml.safe_dump(file.content, sort_keys=False), nl=False)
