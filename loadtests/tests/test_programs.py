@@ -47,7 +47,7 @@ def test_bench(tmp_path: Path) -> None:
 
 
 def test_endpoints(tmp_path: Path) -> None:
-    run("endpoints", "rates", "--verdicts", "64", "--rounds", "1", "--out", str(tmp_path))
+    run("endpoints", "--verdicts", "64", "--rounds", "1", "--out", str(tmp_path))
     rates = report(tmp_path / "endpoints.json")["rates"]
     assert rates["16"]["judge"]["calls"][0] >= 64
 
