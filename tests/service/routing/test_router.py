@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
+from reward_serve.routing import dispatch
 from reward_serve.routing.router import GroupRouter
 
 
@@ -31,6 +32,21 @@ async def test_a_call_of_no_session_has_two_replicas_to_choose_of() -> None:
     assert {len(only) for (only,) in choices} == {2}
     assert set().union(*(only for (only,) in choices)) == {"r0", "r1", "r2", "r3"}
     assert (await choose("", 1), await choose("", 0)) == ([{"r0"}], [set()])
+
+
+def test_the_calls_that_a_replica_says_it_has_are_known_to_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ConsistentHashRouter, "update_replicas", lambda *_: None)
+    monkeypatch.setattr(ConsistentHashRouter, "on_new_queue_len_info", lambda *_: None)
+    seen: dict[str, tuple[int, float]] = {}
+    monkeypatch.setattr(dispatch, "_calls_seen", seen)
+    router = object.__new__(GroupRouter)
+    router._replicas = {}
+    router.on_new_queue_len_info(replica("r0").replica_id, 5)  # in a process without the package
+    router.update_replicas([])
+    router.on_new_queue_len_info(replica("r1").replica_id, 7)
+    assert {name: calls for name, (calls, _) in seen.items()} == {"r1": 7}
 
 
 def replica(name: str) -> Any:
