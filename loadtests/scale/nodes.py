@@ -23,6 +23,9 @@ import psutil
 from deployments.local import APP, console, free_port
 from loadtests.chaos import processes
 from loadtests.scale.workload import Seen, Shape, Waiting, WaitingReplica, merged, train
+from reward_serve.app import bind_ingress, deployment_options
+from reward_serve.config.app import AppConfig
+from reward_serve.replica.deployment import RewardReplica
 
 NODES, PROCESSES, SLOTS = 16, 2, 16
 SLOWER = 4  # than the measured curve; otherwise two cores end before 24 replicas do
@@ -45,11 +48,9 @@ Curve = Mapping[int, float]
 
 
 class Replica(WaitingReplica):
-    """A ``WaitingReplica`` that reports its items as ``RewardReplica`` does."""
+    """A ``WaitingReplica`` that autoscaling asks as it asks every replica."""
 
-    async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Items in progress or waiting, for ``replicas_for_items``."""
-        return {"items": float(self.admission.items)}
+    record_autoscaling_stats = RewardReplica.record_autoscaling_stats
 
 
 def slowed(curve: Curve) -> dict[int, float]:
@@ -72,9 +73,6 @@ def deploy(curve: Curve, replicas: int, ingresses: int = 1, **scaling: float) ->
         scaling: fields of an ``AutoscalingConfig``.
     """
     from ray import serve
-
-    from reward_serve.app import bind_ingress, deployment_options
-    from reward_serve.config.app import AppConfig
 
     bounds = {"min_replicas": replicas, "max_replicas": replicas, **scaling}
     model = {"name": "waiting", "kind": "rule", "max_concurrent_items": SLOTS}
@@ -116,9 +114,8 @@ class Trainers:
     Args:
         address: the Ray cluster's.
         where: a URL, or the application's name for clients by handle.
-        curve: see ``deploy``.
-        replicas: how many they ask.
-        load: how much they ask for, by the capacity.
+        curve, replicas: see ``deploy``.
+        load: of ``LOADS``.
         steps: their number.
     """
 
@@ -221,14 +218,12 @@ def curves(
     """The figures of these loads by number of replicas, on one cluster."""
     figures: dict[str, Any] = {load: {} for load in loads}
     with cluster(nodes, proxies) as (ray_cluster, url):
-        where = url if over_http else APP
+        asked = ray_cluster.address, url if over_http else APP, curve
         for count in replicas:
             with console.status(f"{count} replicas"):
                 deploy(curve, count, ingresses)
                 for load in loads:
-                    part = measured(ray_cluster.address, where, curve, count, load)
-                    figures[load][str(count)] = part
-                    console.log(where, count, load, part["share"], part["p99_ms"], part["cores"])
+                    figures[load][str(count)] = measured(*asked, count, load)
     return figures
 
 
