@@ -1,7 +1,8 @@
 """Sixteen Ray nodes on one machine: the real ingress, routing and admission, replicas that wait.
 
 ``calm`` trainers ask for 70% of what the replicas can give if judging took no time, ``full`` ones
-for 130%. Rates and CPU times are of a window in which all are at work, quantiles of the whole run.
+for 130%, ``over`` ones for 200%. Rates and CPU times are of a window in which all are at work,
+quantiles of the whole run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from reward_serve.replica.deployment import RewardReplica
 NODES, PROCESSES, SLOTS = 16, 2, 16
 SLOWER = 4  # than the measured curve; otherwise two cores end before 24 replicas do
 REPLICAS = (1, 2, 4, 8, 16, 24)
-LOADS = {"calm": 0.7, "full": 1.3}
+LOADS = {"calm": 0.7, "full": 1.3, "over": 2.0}
 SHAPE = Shape(generation_s=6.0, pause_s=1.0, steps=3)
 CYCLE_S = SHAPE.generation_s + SHAPE.pause_s
 _ROLES = {
@@ -227,8 +228,8 @@ def curves(
     return figures
 
 
-def faults(curve: Curve, replicas: int = 16, nodes: int = NODES, steps: int = 9) -> dict[str, Any]:
-    """Beside ``full`` trainers: 3 of 8 replicas killed, an update, a quarter of the nodes lost."""
+def faults(curve: Curve, replicas: int = 16, nodes: int = NODES, steps: int = 4) -> dict[str, Any]:
+    """Beside ``over`` trainers: 3 of 8 replicas killed, an update, a quarter of the nodes lost."""
     figures = {}
     with cluster(nodes) as (ray_cluster, _), console.status("faults"):
 
@@ -245,11 +246,12 @@ def faults(curve: Curve, replicas: int = 16, nodes: int = NODES, steps: int = 9)
 
         update()
         for fault in (lose_replicas, update, lose_nodes):
-            trainers = Trainers(ray_cluster.address, APP, curve, replicas, "full", steps)
+            trainers = Trainers(ray_cluster.address, APP, curve, replicas, "over", steps)
             at = trainers.began + 2 * CYCLE_S
             time.sleep(at - time.monotonic())
             fault()
-            figures[fault.__name__] = recovery(trainers.seen(), at, trainers.ends)
+            ends = trainers.began + LOADS["over"] * steps * CYCLE_S  # at the earliest
+            figures[fault.__name__] = recovery(trainers.seen(), at, ends)
             console.log(fault.__name__, figures[fault.__name__])
     return figures
 
