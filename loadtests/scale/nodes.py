@@ -257,7 +257,7 @@ def faults(curve: Curve, replicas: int = 16, nodes: int = NODES, steps: int = 4)
 
 
 def recovery(seen: Seen, at: float, ends: float) -> dict[str, Any]:
-    """What a fault did to the rate, which was undisturbed for ``CYCLE_S`` before it.
+    """The rate in the ``CYCLE_S`` before a fault, its lowest, and when it stays above 80%.
 
     Args:
         seen: all that trainers saw.
@@ -266,14 +266,12 @@ def recovery(seen: Seen, at: float, ends: float) -> dict[str, Any]:
     """
     before = seen.per_s(at - CYCLE_S, at)
     rates = [seen.per_s(at + s, at + s + 3) for s in range(int(ends - at) - 2)]
-    low = rates.index(min(rates))
-    back_s = next((s for s in range(low, len(rates)) if rates[s] >= 0.95 * before), None)
+    back_s = max((s + 1 for s, rate in enumerate(rates) if rate < 0.8 * before), default=0)
     return {
         **seen.figures(),
         "before_per_s": round(before, 1),
-        "low_per_s": round(rates[low], 1),
-        "back_s": back_s,
-        "p99_until_back_ms": seen.p99_ms(at, ends if back_s is None else at + back_s + 3),
+        "low_per_s": round(min(rates), 1),
+        "back_s": back_s if back_s < len(rates) else None,
         "rates_per_s": [round(rate) for rate in rates],
     }
 

@@ -124,12 +124,6 @@ class Seen:
         counts = Counter(replica for at, replica in pairs if begins <= at < ends)
         return max(counts.values()) / statistics.mean(counts.values())
 
-    def p99_ms(self, begins: float, ends: float) -> float:
-        """The 99th percentile of the waits that ended between two of ``times``."""
-        pairs = zip(self.times, self.waits, strict=True)
-        waits = [wait for at, wait in pairs if begins <= at < ends]
-        return round(1000 * statistics.quantiles(waits, n=100)[98], 1)
-
     def figures(self) -> dict[str, Any]:
         """Verdicts, absences, quantiles of waits in ms, and judging beyond generation in s."""
         cuts = statistics.quantiles(self.waits, n=100)
