@@ -24,7 +24,7 @@ def main(
     """Run the parts and print their figures."""
     path = out / "scale.json"
     small: dict[str, Any] = {"nodes": min(nodes.NODES, most + 1)}
-    counts: dict[str, Any] = {"replicas": [n for n in nodes.REPLICAS if n <= most], **small}
+    counts = [n for n in nodes.REPLICAS if n <= most]
 
     def measured() -> nodes.Curve:
         seconds = json.loads(path.read_text(encoding="utf-8"))["curve"]["seconds"]
@@ -32,11 +32,8 @@ def main(
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "curve": curve.run,
-        "handle": lambda: nodes.curves(measured(), ("calm", "full"), **counts),
-        "http": lambda: nodes.curves(measured(), ("calm",), True, **counts),
-        "proxies": lambda: nodes.curves(
-            measured(), ("calm",), True, "EveryNode", 4, [min(most, 16)], **small
-        ),
+        "handle": lambda: nodes.curves(measured(), ["calm", "full"], counts, **small),
+        "http": lambda: nodes.curves(measured(), ["calm"], counts[1::2], True, **small),
         "faults": lambda: nodes.faults(measured(), min(most, 16), **small),
         "scaling": lambda: nodes.scaling(measured(), most, **small),
     }

@@ -64,21 +64,19 @@ def capacity_per_s(curve: Curve, replicas: int) -> float:
     return replicas * SLOTS / Waiting(slowed(curve)).seconds(SLOTS)
 
 
-def deploy(curve: Curve, replicas: int, ingresses: int = 1, **scaling: float) -> None:
+def deploy(curve: Curve, replicas: int, **scaling: float) -> None:
     """Deploy the service, as an update if it is there; returns when it is ready.
 
     Args:
         curve: measured, of an engine.
         replicas: of the model; with ``scaling`` at most so many.
-        ingresses: replicas of the ingress.
         scaling: fields of an ``AutoscalingConfig``.
     """
     from ray import serve
 
     bounds = {"min_replicas": replicas, "max_replicas": replicas, **scaling}
     model = {"name": "waiting", "kind": "rule", "max_concurrent_items": SLOTS}
-    server = {"num_replicas": ingresses}
-    config = AppConfig.parse({"models": [{**model, "autoscaling": bounds}], "server": server})
+    config = AppConfig.parse({"models": [{**model, "autoscaling": bounds}]})
     options = deployment_options(config.models[0])
     replica = serve.deployment(Replica).options(name="waiting", **options)
     app = bind_ingress(config.server, {"waiting": replica.bind(SLOTS, slowed(curve))})
@@ -86,7 +84,7 @@ def deploy(curve: Curve, replicas: int, ingresses: int = 1, **scaling: float) ->
 
 
 @contextmanager
-def cluster(nodes: int = NODES, proxies: str = "HeadOnly") -> Iterator[tuple[Any, str]]:
+def cluster(nodes: int = NODES) -> Iterator[tuple[Any, str]]:
     """A head without cores and the other nodes, with two each: Ray's ``Cluster`` and a URL."""
     import ray
     from ray import serve
@@ -101,7 +99,7 @@ def cluster(nodes: int = NODES, proxies: str = "HeadOnly") -> Iterator[tuple[Any
     ray.init(started.address, namespace="serve", log_to_driver=False, logging_level="error")
     port = free_port()
     try:
-        serve.start(proxies, {"host": "127.0.0.1", "port": port})
+        serve.start("HeadOnly", {"host": "127.0.0.1", "port": port})
         yield started, f"http://127.0.0.1:{port}"
     finally:
         serve.shutdown()
@@ -210,19 +208,17 @@ def measured(address: str, where: str, curve: Curve, replicas: int, load: str) -
 def curves(
     curve: Curve,
     loads: Sequence[str],
-    over_http: bool = False,
-    proxies: str = "HeadOnly",
-    ingresses: int = 1,
     replicas: Sequence[int] = REPLICAS,
+    over_http: bool = False,
     nodes: int = NODES,
 ) -> dict[str, Any]:
     """The figures of these loads by number of replicas, on one cluster."""
     figures: dict[str, Any] = {load: {} for load in loads}
-    with cluster(nodes, proxies) as (ray_cluster, url):
+    with cluster(nodes) as (ray_cluster, url):
         asked = ray_cluster.address, url if over_http else APP, curve
         for count in replicas:
             with console.status(f"{count} replicas"):
-                deploy(curve, count, ingresses)
+                deploy(curve, count)
                 for load in loads:
                     figures[load][str(count)] = measured(*asked, count, load)
     return figures
