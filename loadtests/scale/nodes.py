@@ -182,9 +182,9 @@ def measured(address: str, where: str, curve: Curve, replicas: int, load: str) -
     trainers = Trainers(address, where, curve, replicas, load, SHAPE.steps)
     begins, ends = trainers.began + CYCLE_S, trainers.ends
     time.sleep(begins - time.monotonic())
-    before = usage()
+    before, _ = usage(), psutil.cpu_percent()
     time.sleep(ends - time.monotonic())
-    after, seen = usage(), trainers.seen()
+    after, busy, seen = usage(), psutil.cpu_percent(), trainers.seen()
     rate = seen.per_s(begins, ends)
     ms = {role: (used - before.get(role, Counter()))["cpu_ms"] for role, used in after.items()}
     verdicts = rate * (ends - begins)
@@ -199,6 +199,7 @@ def measured(address: str, where: str, curve: Curve, replicas: int, load: str) -
         ),
         **seen.figures(),
         "cpu_ms": {role: round(ms[role] / verdicts, 3) for role in sorted(ms)},
+        "cpu_busy": round(busy / 100, 3),
         "cores": round(sum(ms.values()) / 1000 / (ends - begins), 2),
         "mib": {role: after[role]["mib"] for role in sorted(after)},
         "processes": {role: after[role]["processes"] for role in sorted(after)},
