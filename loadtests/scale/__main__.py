@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from loadtests.reports import RESULTS, run_parts
-from loadtests.scale import curve, nodes
+from loadtests.scale import costs, curve, nodes, virtual
 
 
 def main(
@@ -37,6 +37,8 @@ def main(
         "faults": lambda: nodes.faults(measured(), min(most, 16), **small),
         "scaling": lambda: nodes.scaling(measured(), most, **small),
     }
+    parts |= {"costs": costs.measure, "virtual": lambda: virtual.run(path)}
+    parts["held"] = lambda: virtual.held(path)
     run_parts(parts, only, path, lambda name: f"make scale ONLY={name}")
 
 
