@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loadtests.scale import imitated
+from loadtests.scale import imitated, nodes
 from loadtests.scale.imitated import Deployment, Handle, Process, Replica, run_virtual
-from loadtests.scale.virtual import Plan, Service, simulated
+from loadtests.scale.virtual import Plan, Service, held, simulated
 from loadtests.scale.workload import Shape, WaitingReplica
 from reward_serve.routing.dispatch import DeploymentClient
 
@@ -45,6 +47,15 @@ def test_the_busiest_core_bounds_the_rate() -> None:
     assert one["sustained_per_s"] < 50 and 2 * one["sustained_per_s"] < four["sustained_per_s"]
     half, full = (simulated(replace(PLAN, cores=1, others=n), COSTS)[0] for n in (0.5, 0.9))
     assert half["p50_ms"] < 550 and full["p50_ms"] > 750
+
+
+def test_a_plan_held_against_its_own_figures_agrees_with_them(tmp_path: Path) -> None:
+    plan = Plan(nodes.slowed(CURVE), 2, 2, processes=2, cores=2, slots=nodes.SLOTS)
+    real = simulated(plan, COSTS)[0] | {"trainers": 2}
+    report = {"curve": {"seconds": CURVE}, "costs": COSTS, "handle": {"calm": {"2": real}}}
+    (tmp_path / "scale.json").write_text(json.dumps(report), encoding="utf-8")
+    (row,) = held(tmp_path / "scale.json").values()
+    assert [row["per_s"], row["p95"]] == pytest.approx([1.0, 1.0], abs=0.02)
 
 
 def _answered(
