@@ -38,7 +38,7 @@ export RAY_worker_niceness ?= 0
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve image wheels docs train-judge grpo distil test test-all test-clients bench chaos check format lock
+.PHONY: help setup demo serve image wheels docs train-judge grpo distil test test-all test-clients bench chaos scale check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -128,6 +128,9 @@ bench: $(STAMP)  ## What each part costs, and against what; loadtests/results/be
 
 chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/results/chaos.json (ONLY= OUT=)
 	$(BIN)/python -m loadtests.chaos $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
+
+scale: $(STAMP)  ## How far a deployment scales, on sixteen Ray nodes of this machine; loadtests/results/scale.json (ONLY= OUT=)
+	$(BIN)/python -m loadtests.scale $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
 
 check: $(STAMP)  ## Format, lint, types, which folder imports which
 	$(BIN)/ruff format --check .

@@ -112,11 +112,20 @@ class Admission:
         self._pace = Pace()
         self._turn = 0  # the latest that has ended
         self.items = 0  # in progress, in a lane or waiting
+        self._refused = 0  # since ``demand`` was read
 
     @property
     def slots(self) -> int:
         """Maximum items in progress."""
         return int(self._window.size) if self._window else self._concurrent
+
+    def demand(self) -> int:
+        """Items here, and those refused since the last call, for which other replicas are needed.
+
+        Clients wait before they retry, so that otherwise nobody would see what they want.
+        """
+        refused, self._refused = self._refused, 0
+        return self.items + refused
 
     @asynccontextmanager
     async def place(
@@ -142,7 +151,11 @@ class Admission:
         ends = time.monotonic() + within_s
         queue = key if size == 1 else (key, "long")
         caller = self._keys.get(queue) or _Key(self._per_round)
-        self._check(within_s, caller, batch, size)
+        try:
+            self._check(within_s, caller, batch, size)
+        except OverloadedError:
+            self._refused += size * (self.items >= self.slots)  # else it has too little time
+            raise
         self._keys.setdefault(queue, caller).items += size
         self.items += size
         try:

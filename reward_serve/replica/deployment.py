@@ -88,8 +88,8 @@ class RewardReplica(Scorer):
         }
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Items in progress or waiting, for ``replicas_for_items``."""
-        return {"items": float(self._admission.items)}
+        """The items that callers want of this replica, for ``replicas_for_items``."""
+        return {"items": float(self._admission.demand())}
 
     async def check_health(self) -> None:
         """Called by Serve, which replaces a replica whose event loop does not answer in time."""

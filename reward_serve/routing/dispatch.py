@@ -9,7 +9,9 @@ hashing, which is the same in every process; adding or removing a replica change
 of only that replica's groups. Loads are bounded, as in consistent hashing with bounded loads
 (Mirrokni, Thorup and Zadimoghaddam, 2018): beyond the mean of this process's items in flight, a new
 group goes to the least loaded replica. A group stays where it was placed, as its prompt is cached
-there, until its replica goes or would exceed twice that bound.
+there, until its replica goes, would exceed 1.5 times that bound, or is seen to have 8 calls more
+than the group's second choice. A replica says how many calls it has, of all processes, when it
+accepts one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import logging
 import math
 import pickle
 import threading
+import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +29,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -60,7 +64,8 @@ _MAX_ITEMS = 256  # in one call, whose results have at most 4 MiB
 _LARGE = frozenset(["logprobs", "complete"])
 
 _ALWAYS = 8  # items that a replica takes regardless of its load: a typical group
-_STAYS = 2  # a group leaves its replica at this many times the bound
+_STAYS = 1.5  # a group leaves its replica at this many times the bound
+_SEEN_S = 2.0  # how long a replica's number of calls is believed
 _REMEMBERED = 8192
 _KEY_CHARS = 512
 _KEY_TOKENS = 128
@@ -432,11 +437,26 @@ def _no_answer(error: BaseException) -> NoAnswerError:
 
 
 _known: dict[tuple[str, str], tuple[str, ...]] = {}
+_calls_seen: dict[str, tuple[int, float]] = {}
 
 
 def note_replicas(app: str, deployment: str, replicas: Iterable[str]) -> None:
     """Set the ids of a deployment's replicas, as this process's routers report them."""
-    _known[app, deployment] = tuple(replicas)
+    before = known_replicas(app, deployment)
+    _known[app, deployment] = now = tuple(replicas)
+    for gone in {*before} - {*now}:
+        _calls_seen.pop(gone, None)
+
+
+def note_calls(replica: str, calls: int) -> None:
+    """Set the number of a replica's calls, of all processes, as it says when it accepts one."""
+    _calls_seen[replica] = calls, time.monotonic()
+
+
+def calls_seen(replica: str) -> int:
+    """The number of a replica's calls, if it was seen lately; else 0."""
+    calls, at = _calls_seen.get(replica, (0, 0.0))
+    return calls if time.monotonic() - at < _SEEN_S else 0
 
 
 def known_replicas(app: str, deployment: str) -> tuple[str, ...]:
@@ -471,7 +491,7 @@ class Placement:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loads: Counter[str] = Counter()
-        self._homes: dict[int, str] = {}  # the group used last at the end
+        self._homes: dict[int, tuple[str, str]] = {}  # and the other choice; the latest at the end
 
     def shares(self, items: Mapping[int, object], replicas: Sequence[str]) -> list[Share]:
         """Split the batch into calls; call ``done`` as the items of each are answered."""
@@ -511,15 +531,18 @@ class Placement:
             if share.replica is not None:
                 self._loads[share.replica] -= items
 
-    def _home(self, group: int, size: int, replicas: Sequence[str], most: int) -> str:
-        home = self._homes.pop(group, "")
+    def _home(self, group: int, size: int, replicas: Sequence[str], most: float) -> str:
+        home, other = self._homes.pop(group, ("", ""))
         if home in replicas:
             most = _STAYS * most
         else:
-            home = first_choice(group, replicas)
+            home, other = nlargest(2, replicas, key=_rank(group))
         if self._loads[home] + size > most:
             home = self._least_loaded(replicas)
-        self._homes[group] = home
+        elif other in replicas:
+            least = max(self._loads[other], calls_seen(other)) + _ALWAYS
+            home, other = (other, home) if calls_seen(home) >= least else (home, other)
+        self._homes[group] = home, other
         if len(self._homes) > _REMEMBERED:
             del self._homes[next(iter(self._homes))]
         return home
@@ -530,7 +553,11 @@ class Placement:
 
 def first_choice(group: int, replicas: Sequence[str]) -> str:
     """The group's replica by rendezvous hashing, the same in every process."""
-    return max(replicas, key=lambda replica: blake2b(f"{replica} {group}".encode()).digest())
+    return max(replicas, key=_rank(group))
+
+
+def _rank(group: int) -> Callable[[str], bytes]:
+    return lambda replica: blake2b(f"{replica} {group}".encode()).digest()
 
 
 def group_key(item: object) -> int:

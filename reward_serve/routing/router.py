@@ -22,18 +22,34 @@ class GroupRouter(ConsistentHashRouter):
     ``DeploymentClient`` creates them, because Ray identifies waiting calls by their request's id.
     """
 
+    _note_calls: Any = None  # in a process with this package
+
     def update_replicas(self, replicas: list[Any]) -> None:
         """Record the replicas for callers of this process that choose one."""
         before = list(self.curr_replicas)
         super().update_replicas(replicas)
+        self._note(before + list(self.curr_replicas))
+
+    def on_replica_actor_died(self, replica_id: Any) -> None:
+        """Record that a call found a replica dead, seconds before the controller says so."""
+        super().on_replica_actor_died(replica_id)
+        self._note([replica_id])
+
+    def _note(self, changed: list[Any]) -> None:
         try:
-            from reward_serve.routing.dispatch import note_replicas
+            from reward_serve.routing.dispatch import note_calls, note_replicas
         except ImportError:  # a process with a plain Serve handle, without this package
             return
-        now = list(self.curr_replicas)
-        for deployment in {replica.deployment_id for replica in before + now}:
-            ids = [replica.unique_id for replica in now]
+        self._note_calls = note_calls
+        ids = [replica.unique_id for replica in self.curr_replicas]
+        for deployment in {replica.deployment_id for replica in changed}:
             note_replicas(deployment.app_name, deployment.name, ids)
+
+    def on_new_queue_len_info(self, replica_id: Any, num_ongoing_requests: int) -> None:
+        """Record a replica's calls, which it says when it accepts or rejects one."""
+        super().on_new_queue_len_info(replica_id, num_ongoing_requests)
+        if self._note_calls is not None:
+            self._note_calls(replica_id.unique_id, num_ongoing_requests)
 
     async def choose_replicas(
         self, candidate_replicas: list[Any], pending_request: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import time
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_serve.routing.dispatch import Placement, Share, first_choice, group_key
+from reward_serve.routing import dispatch
+from reward_serve.routing.dispatch import Placement, Share, first_choice, group_key, note_calls
 
 Item = dict[str, Any]
 
@@ -79,12 +81,45 @@ def test_a_group_stays_where_it_was_placed_until_its_replica_goes_or_is_overload
     load, moved = place(second, 8), place(first, 8)
     assert (load.replica, moved.replica) == ("replica-0", "replica-1")  # a new group finds no room
     placement.done(load, 8)
-    again, beyond = place(first, 8), place(first, 8)
-    assert (again.replica, beyond.replica) == ("replica-1", "replica-0")  # up to twice the bound
+    again, beyond = place(first, 4), place(first, 4)
+    assert (again.replica, beyond.replica) == (
+        "replica-1",
+        "replica-0",
+    )  # up to 1.5 times the bound
     for share in (moved, again, beyond):
-        placement.done(share, 8)
+        placement.done(share, share.unanswered)
     elsewhere = ("replica-1", "replica-2")
     assert place(first, 1, elsewhere).replica == home(first, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("calls", "ago_s", "moves"),
+    [
+        pytest.param(8, 0.0, True, id="busier than its second choice"),
+        pytest.param(7, 0.0, False, id="as busy but for seven"),
+        pytest.param(8, 3.0, False, id="seen too long ago"),
+    ],
+)
+def test_a_group_moves_to_its_second_choice_when_others_keep_the_first_busy(
+    calls: int, ago_s: float, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_calls_seen", {})
+    placement, item = Placement(), {0: {"group": "g", "response": "1"}}
+    first = home("g", ids(4))
+    second = home("g", tuple(replica for replica in ids(4) if replica != first))
+
+    def place() -> str | None:
+        (share,) = placement.shares(item, ids(4))
+        placement.done(share, 1)
+        return share.replica
+
+    assert place() == first
+    note_calls(first, calls)
+    now = time.monotonic() + ago_s
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert [place(), place()] == [second if moves else first] * 2
+    note_calls(second, 16)  # and back, as it is seen to be busier
+    assert place() == first
 
 
 def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
@@ -93,6 +128,15 @@ def test_one_group_too_large_for_a_replica_is_spread_over_all() -> None:
     sizes = [len(share.indices) for share in shares]
     assert (sum(sizes), len(sizes)) == (90, 3)
     assert max(sizes) <= 33 + 8
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_single_requests_that_are_all_one_group_leave_no_replica_idle(replicas: int) -> None:
+    placement, loads = Placement(), Counter[str | None]()
+    for _ in range(32 * replicas):
+        (share,) = placement.shares({0: {"response": "x", "reference": "1"}}, ids(replicas))
+        loads[share.replica] += 1
+    assert min(loads[replica] for replica in ids(replicas)) >= 16
 
 
 def test_answered_items_free_their_places() -> None:
@@ -168,5 +212,5 @@ def test_long_sequences_are_balanced_by_tokens_and_their_groups_stay() -> None:
             (share,) = placement.shares({0: {"token_ids": [*prompt, sample, 1]}}, ids(4))
             loads[share.replica] += share.unanswered
             homes[number].add(share.replica)
-    assert sum(len(replicas) - 1 for replicas in homes.values()) <= 24
+    assert sum(len(replicas) - 1 for replicas in homes.values()) <= 32
     assert max(loads.values()) <= 1.4 * sum(loads.values()) / 4

@@ -4,9 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.serve._private.common import DeploymentID, ReplicaID
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
+from reward_serve.routing import dispatch
 from reward_serve.routing.router import GroupRouter
+
+JUDGE = DeploymentID("judge", "app")
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,35 @@ async def test_a_call_of_no_session_has_two_replicas_to_choose_of() -> None:
     assert {len(only) for (only,) in choices} == {2}
     assert set().union(*(only for (only,) in choices)) == {"r0", "r1", "r2", "r3"}
     assert (await choose("", 1), await choose("", 0)) == ([{"r0"}], [set()])
+
+
+def test_callers_know_how_many_calls_a_replica_has_and_that_one_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, tuple[int, float]] = {}
+    monkeypatch.setattr(dispatch, "_calls_seen", seen)
+    monkeypatch.setattr(dispatch, "_known", {})
+    monkeypatch.setattr(ConsistentHashRouter, "on_new_queue_len_info", lambda *_: None)
+    monkeypatch.setattr(ConsistentHashRouter, "update_replicas", update)
+    monkeypatch.setattr(ConsistentHashRouter, "on_replica_actor_died", died)
+    router, ids = object.__new__(GroupRouter), [ReplicaID(f"r{n}", JUDGE) for n in range(3)]
+    router._replicas = {}
+    router.on_new_queue_len_info(ids[0], 5)  # before it knows whether this package is there
+    router.update_replicas(ids)
+    for calls, name in enumerate(ids):
+        router.on_new_queue_len_info(name, calls)
+    assert {name: calls for name, (calls, _) in seen.items()} == {"r0": 0, "r1": 1, "r2": 2}
+    router.on_replica_actor_died(ids[1])
+    assert dispatch.known_replicas("app", "judge") == ("r0", "r2")
+    assert set(seen) == {"r0", "r2"}
+
+
+def update(router: Any, replicas: list[Any]) -> None:
+    router._replicas = dict.fromkeys(replicas)
+
+
+def died(router: Any, name: Any) -> None:
+    del router._replicas[name]
 
 
 def replica(name: str) -> Any:

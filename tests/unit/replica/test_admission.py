@@ -135,6 +135,22 @@ async def test_an_item_that_would_miss_its_deadline_is_refused_at_once() -> None
 
 
 @in_virtual_time
+async def test_refused_items_are_demand_if_other_replicas_could_take_them() -> None:
+    admission = Admission(concurrent=2, queued=0)
+    await fill(admission, 2)
+    for _ in range(3):
+        with pytest.raises(OverloadedError):
+            await hold(admission, 1)
+    assert [admission.demand(), admission.demand()] == [5, 2]
+    admission = Admission(concurrent=2, queued=9)
+    await seen_at_work(admission, 20, 60.0)
+    await fill(admission, 1)
+    with pytest.raises(OverloadedError):
+        await hold(admission, 1, within_s=1.0)  # nobody is as fast
+    assert admission.demand() == 1
+
+
+@in_virtual_time
 async def test_a_few_callers_do_not_make_a_replica_look_slow() -> None:
     admission = Admission(concurrent=256, queued=999)
     for _ in range(100):
