@@ -1,0 +1,1 @@
+"""One small program a peer, run in that peer's environment."""
