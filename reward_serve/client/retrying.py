@@ -463,6 +463,7 @@ class Batch:
             ticket.ends = now + ticket.timeout_s
         self._running: asyncio.Task[Any] | None = None
         self._later: set[asyncio.Task[None]] = set()  # retries, and parts of a batch
+        self._together: dict[int, tuple[float, list[Ticket]]] = {}  # of an attempt, and when
         self._answered_at = -math.inf
         self._unanswered_since: float | None = None
         self._last_reason = ""
@@ -508,6 +509,7 @@ class Batch:
         """Ask once for those that are open; a pause is for a retry."""
         if pause_s:
             await asyncio.sleep(pause_s)
+            self._together.pop(attempt, None)
             self._open -= {ticket for ticket in tickets if ticket.gone}
         asked = [ticket for ticket in tickets if ticket in self._open]
         if not asked:
@@ -559,14 +561,21 @@ class Batch:
                 failed.append(ticket)
                 pause_s = max(pause_s, seconds_in(result.details, PAUSE_S))
         self._close(final)
-        self._ask_later(failed, attempt + 1, max(_backoff_s(attempt), pause_s))
+        # Results may come one by one; asked again one by one, each would be a call.
+        then, joined = self._together.get(attempt + 1, (0.0, None))
+        if joined is not None and not pause_s:
+            self._close([ticket for ticket in failed if ticket.ends < then])
+            joined += failed
+        elif failed:
+            pause_s = max(_backoff_s(attempt), pause_s)
+            self._together[attempt + 1] = time.monotonic() + pause_s, failed
+            self._ask_later(failed, attempt + 1, pause_s)
 
     def _ask_later(self, tickets: Sequence[Ticket], attempt: int, pause_s: float = 0.0) -> None:
         """Ask after a pause for those whose deadlines are later."""
         then = time.monotonic() + pause_s
         self._close([ticket for ticket in tickets if ticket.ends < then])
-        if not self._open.isdisjoint(tickets):
-            self._later.add(asyncio.create_task(self._ask(tickets, attempt, pause_s)))
+        self._later.add(asyncio.create_task(self._ask(tickets, attempt, pause_s)))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason

@@ -200,6 +200,21 @@ async def test_a_request_is_retried_while_others_of_its_batch_are_in_progress() 
 
 
 @in_virtual_time
+async def test_what_fails_one_by_one_is_asked_again_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retrying, "_backoff_s", lambda attempt: 0.5)
+    transport = Streamed(
+        {"a": (0.0, OVERLOADED), "b": (0.4, OVERLOADED), "c": (0.6, OVERLOADED)},
+        {"a": (0.0, RIGHT), "b": (0.0, RIGHT)},
+        {"c": (0.0, RIGHT)},
+    )
+    results, retried = await ask(transport, bodies("abc"))
+    assert transport.asked == [list("abc"), list("ab"), ["c"]]
+    assert (results, retried) == ([(name, "ok") for name in "abc"], 3)
+
+
+@in_virtual_time
 async def test_a_stream_ends_when_those_who_wait_for_the_rest_have_left() -> None:
     client = Client(transport := Streamed({"a": (None, RIGHT), "b": (1.0, RIGHT)}))
     calls = [asyncio.ensure_future(client.ascore(body)) for body in bodies("ab")]
