@@ -37,22 +37,26 @@ from reward_serve_judge.weights import prepare_bundled
 
 GROUP, WARM, BOUND_S = 8, 16, 120.0
 PEERS = {
-    "verifiers": (".venv-pool", "verifiers_judge", "verifiers"),
-    "nemo-gym": (".venv-pool", "nemo_gym_judge", "nemo-gym"),
-    "verl-naive": (".venv-verl", "verl_managers", "verl"),
-    "verl-rate_limited": (".venv-verl", "verl_managers", "verl"),
-    "skyrl": (".venv", "skyrl_env", "skyrl-gym"),
-    "inspect": (".venv-peers", "inspect_scorer", "inspect-ai"),
-    "trl": (".venv", "trl_reward", "trl"),
+    "verifiers": (".venv-pool", "verifiers", "verifiers"),
+    "nemo-gym": (".venv-pool", "nemo_gym", "nemo-gym"),
+    "verl-naive": (".venv-verl", "verl", "verl"),
+    "verl-rate_limited": (".venv-verl", "verl", "verl"),
+    "skyrl": (".venv", "skyrl", "skyrl-gym"),
+    "inspect": (".venv-peers", "inspect", "inspect-ai"),
+    "trl": (".venv", "trl", "trl"),
     "plain": (".venv", "plain", "openai"),
     "ours-http": (".venv", "ours", "reward-serve"),
     "ours-handle": (".venv", "ours", "reward-serve"),
 }
-"""Each one's environment, program in ``asks/`` and distribution."""
+"""Each one's environment, function in ``asks`` and distribution."""
 JUDGES = ("verifiers", "nemo-gym", "verl-naive", "skyrl", "inspect", "plain", "ours", "ours-rules")
 """Those that ask differently, for a real engine."""
 MASTER_KEYS = ("Thought process:", ":", " ", "Let's solve this step by step.")
-OUTCOMES = ("right", "wrong", "no verdict", "absent", "hung")
+COLOURS = {
+    "right": "#4c9f70", "wrong": "#b3261e", "no verdict": "#e07b39", "absent": "#c9ced6",
+    "hung": "#5b6472",
+}  # fmt: skip
+"""What becomes of a row; "no verdict" is a number, though the endpoint gave none for the row."""
 JUDGE = {
     "name": "judge",
     "kind": "remote",
@@ -83,7 +87,7 @@ class Program:
     """A peer's program in its own environment."""
 
     def __init__(self, peer: str, url: str, **settings: str) -> None:
-        folder, module, self.package = PEERS[peer]
+        folder, function, self.package = PEERS[peer]
         model, _, variant = (peer, "", "") if peer == "nemo-gym" else peer.partition("-")
         environment = {
             "PEER_URL": url, "PEER_MODEL": model, "PEER_VARIANT": variant, "PEER_KEY": "none",
@@ -93,7 +97,7 @@ class Program:
         self._python = str(ROOT / folder / "bin" / "python")
         self._log = os.memfd_create("printed")
         self._process = subprocess.Popen(
-            [self._python, "-m", f"loadtests.peers.asks.{module}"], cwd=ROOT, stderr=self._log,
+            [self._python, "-m", "loadtests.peers.asks", function], cwd=ROOT, stderr=self._log,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | environment | settings,
         )  # fmt: skip
 
@@ -146,7 +150,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def tallied(lines: list[Row], count: int, verdicts: set[int]) -> Figures:
-    """Rows by outcome; "no verdict": a number, though the endpoint gave no verdict of the row."""
+    """Rows by what became of them, and when."""
     by_row = {line["row"]: line for line in lines if "row" in line}
     tally, reasons = Counter[str](), Counter[str]()
     for row, line in by_row.items():
@@ -159,7 +163,7 @@ def tallied(lines: list[Row], count: int, verdicts: set[int]) -> Figures:
             tally["right" if line["score"] == row % 2 else "wrong"] += 1
     tally["absent" if "done" in lines[-1:][0] else "hung"] += count - len(by_row)
     seconds = sorted(line["s"] for line in by_row.values()) or [0.0]
-    return {name: tally[name] for name in OUTCOMES} | {
+    return {name: tally[name] for name in COLOURS} | {
         "half_s": round(median(seconds), 2),
         "last_s": round(seconds[-1], 2),
         "reasons": dict(reasons.most_common(3)),
@@ -259,7 +263,7 @@ def engine(
     """Have every peer judge labelled rows, and master keys, with the bundled model."""
     chosen = [name for name in chosen_of(only, {*PEERS, *JUDGES}) if name in JUDGES]
     model, asked = str(locate(EngineConfig(device="cpu"))), labelled(data, rows)
-    settings = {"PEER_MODEL": model, "PEER_MAX_TOKENS": str(max_tokens)}
+    settings = {"PEER_MODEL": model, "PEER_MAX_TOKENS": str(max_tokens), "PEER_CALL_S": "600"}
     command = f"python -m loadtests.peers engine --rows {rows} --max-tokens {max_tokens} --only "
 
     def report(name: str, program: Program, tokens: Callable[[], Counter[str]]) -> None:
@@ -275,7 +279,40 @@ def engine(
                 report(name, Program(name, f"{url}/v1", **settings), lambda: _tokens(url))
     for name in (name for name in chosen if name.startswith("ours")):
         with deployed(rules_first=name == "ours-rules", cache=False) as service:
-            report(name, Program("ours-http", service.url), Counter[str])
+            report(
+                name, Program("ours-http", service.url, REWARD_SERVE_TIMEOUT_S="600"), Counter[str]
+            )
+
+
+@app.command()
+def chart(out: Out = RESULTS, svg: Path = ROOT / "docs" / "comparison.svg") -> None:
+    """Draw what became of the rows, by weather and peer."""
+    report = json.loads((out / "compare.json").read_text(encoding="utf-8"))
+    drawn, y = list[str](), 20.0
+
+    def box(x: float, y: float, width: float, colour: str) -> None:
+        drawn.append(
+            f'<rect x="{x:.1f}" y="{y - 11}" width="{width:.1f}" height="13" fill="{colour}"/>'
+        )
+
+    def text(x: float, y: float, what: str) -> None:
+        drawn.append(f'<text x="{x}" y="{y}">{what}</text>')
+
+    for place, (name, colour) in enumerate(COLOURS.items()):
+        box(150 + 105 * place, y, 12, colour)
+        text(167 + 105 * place, y, name)
+    for weather in WEATHERS[1:]:
+        text(8, y := y + 28, weather)
+        for peer in PEERS:
+            figures, x = report[f"{weather} {peer}"], 150.0
+            text(20, y := y + 18, peer)
+            for name, colour in COLOURS.items():
+                width = 520 * figures[name] / sum(figures[each] for each in COLOURS)
+                box(x, y, width, colour)
+                x += width
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {y + 12:.0f}"'
+    style = 'font-family="sans-serif" font-size="12" style="background: white">'
+    svg.write_text("\n".join([f"{head} {style}", *drawn, "</svg>", ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""One small program a peer, run in that peer's environment."""
