@@ -62,7 +62,7 @@ JUDGE = {
     "kind": "remote",
     "judge": {"template": "problem", "mode": "generate", "max_tokens": 1024, "rules_first": False},
 }
-"""The judge of ``docs/how-to/endpoint.md`` with rules off, so that it asks for every row."""
+"""The judge of ``docs/how-to/endpoint.md`` without rules, so that it asks for every row."""
 app = typer.Typer()
 Only = Annotated[str, typer.Option(help="Peers, separated by commas; default: all.")]
 Out = Annotated[Path, typer.Option(help="Folder of compare.json.")]
@@ -100,6 +100,7 @@ class Program:
             [self._python, "-m", "loadtests.peers.asks", function], cwd=ROOT, stderr=self._log,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | environment | settings,
         )  # fmt: skip
+        self.process = psutil.Process(self._process.pid)
 
     def __enter__(self) -> Program:
         return self
@@ -121,9 +122,8 @@ class Program:
         self._process.stdin.write(json.dumps(rows).encode() + b"\n")
         self._process.stdin.flush()
         began, lines, rest = time.monotonic(), list[Row](), b""
-        while (left := began + bound_s - time.monotonic()) > 0 and not any(
-            "done" in line for line in lines[-1:]
-        ):
+        while not lines or "done" not in lines[-1]:
+            left = max(0.0, began + bound_s - time.monotonic())
             if not select.select([self._process.stdout], [], [], left)[0]:
                 break
             if not (got := os.read(self._process.stdout.fileno(), 1 << 20)):
@@ -132,10 +132,6 @@ class Program:
             *whole, rest = (rest + got).split(b"\n")
             lines += [json.loads(line) | {"s": time.monotonic() - began} for line in whole]
         return lines
-
-    def cpu_s(self) -> float:
-        """Seconds of processor time so far, of its children too."""
-        return cpu_s(psutil.Process(self._process.pid))
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -175,9 +171,11 @@ def measured(peer: str, weather: str, count: int) -> Figures:
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     running, me = Running(port, weather), psutil.Process()
-    remote = JUDGE | {"remote": {"model": "ours", "base_url": url, "api_key_env": None}}
+    at = {"model": "ours", "base_url": url, "api_key_env": None, "timeout_s": 20}
     ours = peer.startswith("ours")
-    service: AbstractContextManager[str] = served([remote]) if ours else nullcontext(url)
+    service: AbstractContextManager[str] = (
+        served([JUDGE | {"remote": at}]) if ours else nullcontext(url)
+    )
     with service as address:
         if peer == "ours-handle":
             import ray
@@ -186,7 +184,7 @@ def measured(peer: str, weather: str, count: int) -> Figures:
         with Program(peer, address) as program:
 
             def spent_s() -> tuple[float, float]:
-                own_s = program.cpu_s()
+                own_s = cpu_s(program.process)
                 others_s = sum(me.cpu_times()[:2]) + cpu_s(running.process)
                 return own_s, cpu_s(me) - others_s - own_s
 
@@ -219,7 +217,7 @@ def stand_in(
 
 
 def labelled(data: Path | None, count: int) -> list[Row]:
-    """Labelled rows, spread over the file, and then 64 master keys, which are wrong."""
+    """Labelled rows, spread over the file, and after them 64 master keys, which are wrong."""
     every = read_rows(data or SAMPLES)
     rows = every[:: max(1, len(every) // count)][:count]
     rows += [row | {"response": key, "correct": False} for row in rows[:16] for key in MASTER_KEYS]
@@ -229,13 +227,14 @@ def labelled(data: Path | None, count: int) -> list[Row]:
 def judged(
     program: Program, rows: list[Row], bound_s: float, tokens: Callable[[], Counter[str]]
 ) -> Figures:
-    """Verdicts of labelled rows, then of master keys: their rate, tokens and agreement."""
+    """Verdicts of master keys, then of labelled rows: their rate, tokens and agreement."""
+    cut = len(rows) - 16 * len(MASTER_KEYS)
     program.ask(rows[:4], bound_s)
-    before, cut = tokens(), len(rows) - 16 * len(MASTER_KEYS)
-    lines = [line for line in program.ask(rows[:cut], bound_s) if "row" in line]
+    keys = [line["score"] for line in program.ask(rows[cut:], bound_s) if "row" in line]
+    before = tokens()
+    lines = [line for line in program.ask(rows[:cut], bound_s) if line.get("row", cut) < cut]
     spent = tokens() - before
     scored = {line["row"]: line["score"] for line in lines if line["score"] is not None}
-    keys = [line["score"] for line in program.ask(rows[cut:], bound_s) if "row" in line]
     return {
         "asked": cut, "answered": len(lines), "scored": len(scored), "version": program.version(),
         "agree": sum((score >= 0.5) == rows[row]["correct"] for row, score in scored.items()),
@@ -273,8 +272,9 @@ def engine(
         add_figures(out / "compare.json", f"engine {name}", figures, command + name)
 
     if theirs := [name for name in chosen if not name.startswith("ours")]:
-        limit = {"override_generation_config": json.dumps({"max_new_tokens": max_tokens})}
-        with vllm_server(model, EngineConfig(device="cpu", engine_kwargs=limit)) as url:
+        limit = json.dumps({"max_new_tokens": max_tokens})  # for calls without one
+        extra = {"override_generation_config": limit, "disable_log_stats": False}
+        with vllm_server(model, EngineConfig(device="cpu", engine_kwargs=extra)) as url:
             for name in theirs:
                 report(name, Program(name, f"{url}/v1", **settings), lambda: _tokens(url))
     for name in (name for name in chosen if name.startswith("ours")):
