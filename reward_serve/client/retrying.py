@@ -436,11 +436,11 @@ class Batch:
 
     Each result is delivered when it is final. A request is retried, while others are in progress,
     after a transport fault, ``overloaded`` or ``error``, until its deadline or ``max_attempts``,
-    unless its caller has left or the model's endpoint has been down for half of its deadline. All
-    other results are final. Retries keep the request's id, by which the service recognises a member
-    of a group. The pause between attempts is exponential with jitter, or longer if the service asks
-    for it. A batch that is too large is split, as is one that the service cannot read, since one
-    caller's request may be at fault.
+    unless its caller has left, or the model's endpoint had been down for half of a deadline when it
+    was asked. All other results are final. Retries keep the request's id, by which the service
+    recognises a member of a group. The pause between attempts is exponential with jitter, or longer
+    if the service asks for it. A batch that is too large is split, as is one that the service
+    cannot read, since one caller's request may be at fault.
 
     Args:
         endpoint: the model's.
@@ -555,7 +555,9 @@ class Batch:
         for ticket in tickets:
             result = ticket.result
             is_final = not result.status.is_retried or attempt == self.max_attempts
-            if is_final or seconds_in(result.details, DOWN_S) >= ticket.timeout_s / 2:
+            left_s = ticket.ends - time.monotonic()
+            down_s = seconds_in(result.details, DOWN_S) - (ticket.timeout_s - left_s)
+            if is_final or down_s >= ticket.timeout_s / 2:
                 final.append(ticket)
             else:
                 failed.append(ticket)

@@ -18,7 +18,7 @@ from reward_serve.client import Client, ServiceUnavailableError, retrying
 from reward_serve.client.retrying import WINDOW_S, Ticket, hand_out
 from reward_serve.client.transport import SERVICE_GRACE_S
 from reward_serve.routing.dispatch import Deliver
-from reward_serve.schema import ScoreResult, Status, failure
+from reward_serve.schema import DOWN_S, ScoreResult, Status, failure
 from tests import virtual_time
 from tests.fake_transport import FakeTransport
 from tests.virtual_time import in_virtual_time, settle
@@ -256,6 +256,15 @@ async def test_a_service_that_is_away_is_asked_until_the_deadline_or_the_last_at
     assert (await ask(transport, bodies("a", timeout_s=0.1)))[0] == [("a", "error")]
     assert time.monotonic() - began < 1
     assert 0 < transport.left_s[1] < 0.1
+
+
+@in_virtual_time
+async def test_an_endpoint_costs_a_deadline_and_what_is_asked_later_nothing() -> None:
+    down = failure(Status.ERROR, "down", details={DOWN_S: 3.0})
+    for takes_s, status, calls in ((3.0, "ok", 2), (0.0, "error", 1)):
+        transport = Scripted({"a": down}, takes_s=takes_s)
+        results, _ = await ask(transport, bodies("a", timeout_s=5.0 + takes_s))
+        assert (results, len(transport.asked)) == ([("a", status)], calls)
 
 
 @in_virtual_time
