@@ -157,7 +157,8 @@ def tallied(lines: list[Row], count: int, verdicts: set[int]) -> Figures:
             tally["no verdict"] += 1
         else:
             tally["right" if line["score"] == row % 2 else "wrong"] += 1
-    tally["absent" if "done" in lines[-1:][0] else "hung"] += count - len(by_row)
+    is_over = any("done" in line for line in lines[-1:])
+    tally["absent" if is_over else "hung"] += count - len(by_row)
     seconds = sorted(line["s"] for line in by_row.values()) or [0.0]
     return {name: tally[name] for name in COLOURS} | {
         "half_s": round(median(seconds), 2),
@@ -304,7 +305,9 @@ def chart(out: Out = RESULTS, svg: Path = ROOT / "docs" / "comparison.svg") -> N
     for weather in WEATHERS[1:]:
         text(8, y := y + 28, weather)
         for peer in PEERS:
-            figures, x = report[f"{weather} {peer}"], 150.0
+            if not (figures := report.get(f"{weather} {peer}")):
+                continue
+            x = 150.0
             text(20, y := y + 18, peer)
             for name, colour in COLOURS.items():
                 width = 520 * figures[name] / sum(figures[each] for each in COLOURS)
