@@ -264,7 +264,8 @@ def engine(
     chosen = [name for name in chosen_of(only, {*PEERS, *JUDGES}) if name in JUDGES]
     model, asked = str(locate(EngineConfig(device="cpu"))), labelled(data, rows)
     settings = {"PEER_MODEL": model, "PEER_MAX_TOKENS": str(max_tokens), "PEER_CALL_S": "600"}
-    command = f"python -m loadtests.peers engine --rows {rows} --max-tokens {max_tokens} --only "
+    settled = f"--rows {rows} --max-tokens {max_tokens} --bound-s {bound_s:g}"
+    command = f"python -m loadtests.peers engine --data DATA {settled} --only "
 
     def report(name: str, program: Program, tokens: Callable[[], Counter[str]]) -> None:
         with program:
