@@ -7,6 +7,7 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 VERL := .venv-verl
 POOL := .venv-pool
+PEERS := .venv-peers
 DOCS := .venv-docs
 SKYRL := .skyrl
 CACHE := $(or $(REWARD_SERVE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reward_serve)
@@ -38,7 +39,7 @@ export RAY_worker_niceness ?= 0
 RULES ?= on
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve image wheels docs train-judge grpo distil test test-all test-clients bench chaos scale check format lock
+.PHONY: help setup demo serve image wheels docs train-judge grpo distil test test-all test-clients bench chaos scale compare check format lock
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -106,6 +107,7 @@ $(eval $(call environment,$(VERL),verl,$(PYTHON),. answers clients/verl))
 # verifiers, NeMo Gym and OpenEnv: their adapters, and judges of the first two that ask over HTTP.
 ENVIRONMENTS := clients/nemo-gym clients/openenv clients/verifiers
 $(eval $(call environment,$(POOL),pool,$(PYTHON312),. answers $(ENVIRONMENTS)))
+$(eval $(call environment,$(PEERS),peers,$(PYTHON312)))
 # 6 GB, hence in the cache, where checkouts share it.
 $(eval $(call environment,$(TINKER),tinker,$(PYTHON312)))
 
@@ -131,6 +133,10 @@ chaos: $(STAMP)  ## Break the service in every way known, under load; loadtests/
 
 scale: $(STAMP)  ## How far a deployment scales, on sixteen Ray nodes of this machine; loadtests/results/scale.json (ONLY= OUT=)
 	$(BIN)/python -m loadtests.scale $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
+
+compare: $(STAMP) $(POOL)/.installed $(VERL)/.installed $(PEERS)/.installed  ## Other projects' judges beside this one; loadtests/results/compare.json (ONLY= DATA= OUT=)
+	$(BIN)/python -m loadtests.peers stand-in $(if $(ONLY),--only "$(ONLY)") $(if $(OUT),--out "$(OUT)")
+	$(BIN)/python -m loadtests.peers engine $(if $(ONLY),--only "$(ONLY)") $(if $(DATA),--data "$(DATA)") $(if $(OUT),--out "$(OUT)")
 
 check: $(STAMP)  ## Format, lint, types, which folder imports which
 	$(BIN)/ruff format --check .
@@ -159,5 +165,6 @@ lock:  ## Recompile requirements/*.txt (needs uv)
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/verl.txt requirements/verl.in
 	$(UV) $(LOCK) --python-version 3.12 -o requirements/tinker.txt requirements/tinker.in
 	$(UV) $(LOCK) --python-version 3.12 --override requirements/pool-overrides.txt -o requirements/pool.txt requirements/pool.in
+	$(UV) $(LOCK) --python-version 3.12 -o requirements/peers.txt requirements/peers.in
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/docs.txt requirements/docs.in
 	$(UV) $(LOCK) --python-version 3.11 -o requirements/sky.txt requirements/sky.in

@@ -1,0 +1,1 @@
+"""Other projects' judges and this one on the same endpoint: ``python -m loadtests.peers``."""
