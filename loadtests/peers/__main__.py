@@ -172,7 +172,7 @@ def measured(peer: str, weather: str, count: int) -> Figures:
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     running, me = Running(port, weather), psutil.Process()
-    at = {"model": "ours", "base_url": url, "api_key_env": None, "timeout_s": 20}
+    at = {"model": "ours", "base_url": url, "api_key_env": None}
     ours = peer.startswith("ours")
     service: AbstractContextManager[str] = (
         served([JUDGE | {"remote": at}]) if ours else nullcontext(url)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,13 +33,18 @@ def main(
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "curve": curve.run,
+        "costs": costs.measure,
         "handle": lambda: nodes.curves(measured(), ["calm", "full"], counts, **small),
         "http": lambda: nodes.curves(measured(), ["calm"], counts[1::2], True, **small),
         "faults": lambda: nodes.faults(measured(), min(most, 16), **small),
         "scaling": lambda: nodes.scaling(measured(), most, **small),
     }
-    parts |= {"costs": costs.measure, "virtual": lambda: virtual.run(path)}
-    parts["held"] = lambda: virtual.held(path)
+    for name, run in {
+        "virtual": virtual.run,
+        "held": virtual.held,
+        "plan": virtual.planned,
+    }.items():
+        parts[name] = partial(run, path)
     run_parts(parts, only, path, lambda name: f"make scale ONLY={name}")
 
 

@@ -34,6 +34,7 @@ from reward_serve.client import Client
 from reward_serve.client.transport import SERVICE_GRACE_S, HandleTransport
 from reward_serve.config.models import AutoscalingConfig
 from reward_serve.routing.dispatch import Dispatcher
+from reward_serve_lab.cli.plan import Run
 
 _WINDOW_S = 5
 
@@ -229,6 +230,25 @@ def held(path: Path) -> dict[str, Any]:
                 "virtual": figures,
             }
     return ratios
+
+
+def planned(path: Path) -> dict[str, Any]:
+    """Seconds of judging beyond generation by `reward-serve plan`, and on the virtual clock."""
+    _, curve, costs = _read(path)
+    figures, slots = {}, max(curve)
+    for replicas in (1, 4, 16):
+        for load, generation_s in ((0.5, 10.0), (0.8, 10.0), (1.2, 10.0), (1.6, 10.0), (1.0, 0.0)):
+            shape = Shape(generation_s=generation_s, pause_s=20.0)
+            plan = Plan(curve, replicas, load=load * 10 / (generation_s + 20), shape=shape)
+            asked, per_s = plan.asked, plan.capacity_per_s / replicas
+            rollouts, times = asked.prompts * asked.samples, (plan.cycle_s, generation_s)
+            run = Run(rollouts, asked.samples, *times, per_s, curve[1], slots)
+            spread = f"over {generation_s:g} s" if generation_s else "at once"
+            figures[f"{rollouts} rollouts {spread}, {replicas} replicas"] = {
+                "plan_s": round(run.beyond_s(replicas), 3),
+                "beyond_s": simulated(plan, costs)[0]["beyond_s"],
+            }
+    return figures
 
 
 def _scaled(costs: Costs, factors: Mapping[str, float]) -> Costs:

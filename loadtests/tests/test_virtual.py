@@ -11,7 +11,7 @@ import pytest
 
 from loadtests.scale import imitated, nodes
 from loadtests.scale.imitated import Deployment, Handle, Process, Replica, run_virtual
-from loadtests.scale.virtual import Plan, Service, held, simulated
+from loadtests.scale.virtual import Plan, Service, held, planned, simulated
 from loadtests.scale.workload import Shape, WaitingReplica
 from reward_serve.routing.dispatch import DeploymentClient
 
@@ -56,6 +56,14 @@ def test_a_plan_held_against_its_own_figures_agrees_with_them(tmp_path: Path) ->
     (tmp_path / "scale.json").write_text(json.dumps(report), encoding="utf-8")
     (row,) = held(tmp_path / "scale.json").values()
     assert [row["per_s"], row["p95"]] == pytest.approx([1.0, 1.0], abs=0.02)
+
+
+def test_a_plan_says_how_long_judging_takes_beyond_generation(tmp_path: Path) -> None:
+    curve = {1: 0.06, 8: 0.22, 32: 0.72}
+    report = {"curve": {"seconds": curve}, "costs": COSTS}
+    (tmp_path / "scale.json").write_text(json.dumps(report), encoding="utf-8")
+    for name, of in planned(tmp_path / "scale.json").items():
+        assert of["plan_s"] == pytest.approx(of["beyond_s"], rel=0.35, abs=0.1), name
 
 
 def _answered(

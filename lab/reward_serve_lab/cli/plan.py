@@ -25,9 +25,9 @@ from reward_serve.cli.serve import Template as JudgingTemplate
 from reward_serve.config.base import ConfigError
 from reward_serve_lab.cli.options import progress
 
-_CALL_S, _VERDICT_S = 0.0055, 0.0003
-"""Core seconds of an ingress replica for a call, and for each verdict in it (scale.md)."""
-_CALLS_PER_S = 100.0  # of a process, whose client puts more requests in a call instead
+_CALL_S, _VERDICT_S = 0.0035, 0.0003
+"""Core seconds of an ingress replica for a call, and for each verdict in it (`make scale`)."""
+_CALLS_PER_S = 200.0  # of a process, whose client puts more requests in a call instead
 _BUSY = 0.7  # of an ingress replica; beyond it, waits grow
 _TIMEOUT_S = 60.0  # of a request by default
 _MOST = 4096
@@ -87,7 +87,9 @@ class Run:
             return self.seconds(mean - self.per_s * self.generation_s + chance)
         queued = min(load / (2 * (1 - load)), chance)
         beside_s = (self.verdict_s - self._each_s) / (1 - rate * self._each_s)
-        return min(max(self.verdict_s, beside_s) + queued / self.per_s, self.seconds(mean))
+        in_flight = replicas * rate * self.verdict_s  # of which a replica may have a whole group
+        grouped_s = self.seconds(min(self.samples, in_flight) if replicas > 1 else 1)
+        return min(max(grouped_s, beside_s) + queued / self.per_s, self.seconds(mean))
 
     def replicas(self, beyond_s: float) -> int:
         """The fewest replicas with which judging ends in time and keeps up.

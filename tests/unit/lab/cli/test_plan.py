@@ -14,7 +14,7 @@ AT_ONCE = replace(RUN, generation_s=0.0)
     [
         pytest.param(AT_ONCE, 3, 88 / 64, id="the busiest has eleven groups"),
         pytest.param(AT_ONCE, 32, 0.1 + 7 * 0.4 / 31, id="a group each"),
-        pytest.param(replace(RUN, rollouts=6400), 32, 0.121, id="a third of capacity"),
+        pytest.param(replace(RUN, rollouts=6400), 32, 0.194, id="a third of capacity"),
         pytest.param(replace(RUN, rollouts=6400), 12, 0.318, id="five sixths of it"),
         pytest.param(replace(RUN, rollouts=9600), 10, 5.5, id="a backlog of half a generation"),
         pytest.param(replace(RUN, verdict_s=0.5, rollouts=6400), 12, 0.54, id="room for all"),
