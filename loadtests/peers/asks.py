@@ -357,9 +357,9 @@ _session: Any = None
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any]
 ) -> float:
-    """The reward of the tutorial for verl's remote judge, typed anew: what it wrote, or 0.0.
+    """What the tutorial for verl's remote judge does, with a prompt of its form: a number, or 0.0.
 
-    ``llm_judge_remote.py``, ``llm_judge_client.py``: three retries with a backoff of 0.5, pooled.
+    As in its ``llm_judge_client.py``: three retries with a backoff of 0.5 s, pooled connections.
     """
     global _session
     import requests
