@@ -61,8 +61,8 @@ class Window:
     It doubles with each round of replies until a tenth of a round is refused (429) or the endpoint
     slows, to a median of twice the fastest round's. Then it shrinks, to what was not refused or to
     what the endpoint answers at its fastest (at least 32), and grows by one a round. If all of a
-    round is refused, which a smaller number would not have changed, it shrinks but doubles again.
-    No maintained package does this.
+    round is refused, or some of single calls, it was not for their number: it doubles again. No
+    maintained package does this.
     """
 
     def __init__(self, most: int) -> None:
@@ -97,7 +97,7 @@ class Window:
         else:
             kept = max(self._fastest_s / median_s, _FIRST_CALLS / self.size)
             self._fastest_s = median_s / 2  # if the questions are longer, it shrinks only once
-        self._doubles = self._doubles and refused == 1.0
+        self._doubles = self._doubles and (refused == 1.0 or self.size == 1.0)
         self.size = max(1.0, kept * self.size)
         self._shrunk_at = time.monotonic()
 

@@ -179,6 +179,16 @@ async def test_an_endpoint_that_refused_everything_is_soon_asked_what_it_takes()
     assert await busy.seconds(1024) < 10 + 1
 
 
+async def test_refusals_of_single_calls_are_not_for_their_number() -> None:
+    window = Window(256)
+    for status, times in ((429, 32 + 8 + 8 + 5), (200, 3 + 4 * 8)):
+        for _ in range(times):
+            window.calls = int(window.size)
+            await window.asked(request := httpx.Request("POST", "http://endpoint"))
+            await window.replied(httpx.Response(status, request=request))
+    assert window.size == 16
+
+
 async def test_the_window_learns_from_a_real_endpoints_refusals() -> None:
     with endpoint() as url:
         reset(url, at_once=12)
