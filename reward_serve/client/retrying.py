@@ -509,7 +509,7 @@ class Batch:
         """Ask once for those that are open; a pause is for a retry."""
         if pause_s:
             await asyncio.sleep(pause_s)
-            if self._again[attempt][0] is tickets:
+            if self._again.get(attempt, ([], 0.0))[0] is tickets:
                 del self._again[attempt]
             self._open -= {ticket for ticket in tickets if ticket.gone}
         asked = [ticket for ticket in tickets if ticket in self._open]
@@ -574,12 +574,13 @@ class Batch:
         """
         now = time.monotonic()
         waiting, then = self._again.get(attempt, ([], 0.0))
-        if then < now + least_s:
-            pause_s = max(_backoff_s(attempt - 1), least_s)
-            waiting, then = self._again[attempt] = [], now + pause_s
-            self._later.add(asyncio.create_task(self._ask(waiting, attempt, pause_s)))
+        if is_apart := then < now + least_s:
+            waiting, then = [], now + max(_backoff_s(attempt - 1), least_s)
         self._close([ticket for ticket in tickets if ticket.ends < then])
         waiting += [ticket for ticket in tickets if ticket in self._open]
+        if is_apart and waiting:
+            self._again[attempt] = waiting, then
+            self._later.add(asyncio.create_task(self._ask(waiting, attempt, then - now)))
 
     def _fail(self, tickets: Iterable[Ticket], status: Status, reason: str, **details: Any) -> None:
         self._last_reason = reason

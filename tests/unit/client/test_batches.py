@@ -193,6 +193,16 @@ async def test_what_fails_one_by_one_is_retried_together_each_after_its_pause() 
     assert time.monotonic() - began == pytest.approx(5.1)
 
 
+@in_virtual_time
+async def test_a_batch_whose_pause_exceeds_its_deadline_ends_at_once() -> None:
+    later = OVERLOADED.model_copy(update={"details": {PAUSE_S: 600.0}})
+    client, began = Client(Scripted({"a": later, "b": later}), on_failure="none"), time.monotonic()
+    results = await client.ascore_batch(bodies("ab", timeout_s=60.0))
+    await settle()
+    assert {result.status for result in results} == {Status.OVERLOADED}
+    assert (time.monotonic() - began, client._endpoint.batches) == (0.0, set())
+
+
 class Down(FakeTransport):
     """A service whose endpoint is down at first."""
 
