@@ -158,25 +158,26 @@ def plan(
     spread_s = step_s if generation_s is None else generation_s
     if spread_s > step_s:
         raise typer.BadParameter(f"--generation-s {spread_s:g}: exceeds --step-s {step_s:g}")
-    alone_s = 1 / rate if verdict_s is None else verdict_s
+    alone_s = max(1 / rate, verdict_s or 0.0)
     options: dict[str, Any] = {
         "kind": kind, "template": template, "mode": mode, "device": device, "tp": tp, "gpus": gpus
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        slots = deployments_file(model, given, fields=fields or ()).models[0].max_concurrent_items
+        first = deployments_file(model, given, fields=fields or ()).models[0]
         times = rate / slower, alone_s * slower
-        run = Run(rollouts, samples, step_s, spread_s, *times, slots or 1)
+        run = Run(rollouts, samples, step_s, spread_s, *times, first.max_concurrent_items or 1)
         replicas = run.replicas(beyond_s)
         peak = min(replicas * run.per_s, rollouts / spread_s if spread_s else math.inf)
         used = _CALL_S * min(peak, processes * _CALLS_PER_S) + _VERDICT_S * peak
         ingress = math.ceil(used / _BUSY) if http else 1
-        scaled = f"autoscaling={{min_replicas: {replicas}, max_replicas: {replicas}}}"
-        file = deployments_file(
-            model,
-            given,
-            fields=[scaled, f"server.num_replicas={ingress}", *(fields or ())],
+        queued = max(first.max_queued_items, 2 * math.ceil(rollouts / replicas))
+        sizes = (
+            f"autoscaling={{min_replicas: {replicas}, max_replicas: {replicas}}}",
+            f"max_queued_items={queued}",
+            f"server.num_replicas={ingress}",
         )
+        file = deployments_file(model, given, fields=[*sizes, *(fields or ())])
     except (ConfigError, ValueError) as error:
         progress.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None

@@ -20,6 +20,14 @@ def test_the_printed_file_has_the_replicas_of_the_plan() -> None:
     assert f"{asked.beyond_s(asked.replicas(1.0)):.2g} s" in done.stderr
 
 
+def test_a_step_at_once_fits_into_the_queues() -> None:
+    options = "--rollouts 20000 --step-s 90 --generation-s 0 --rate 500 --beyond-s 60"
+    done = invoke("plan", "judge.yaml", *options.split())
+    assert done.exit_code == 0, done.output
+    (model,) = AppConfig.parse(yaml.safe_load(done.stdout)["applications"][0]["args"]).models
+    assert (model.autoscaling.max_replicas, model.max_queued_items) == (1, 40000)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
