@@ -24,6 +24,7 @@ from rich.table import Table
 from deployments.local import APP, console, free_port
 from loadtests.bench.common import alternated
 from loadtests.cluster import served
+from loadtests.peers.endpoint import body_of
 from loadtests.reports import RESULTS, add_figures
 from reward_serve import RewardClient
 
@@ -54,10 +55,7 @@ class Endpoint:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+        body = await body_of(receive)
         if scope["path"] == "/reset":
             status, reply = 200, {"calls": self._calls}
             self._set(**json.loads(body))

@@ -49,6 +49,15 @@ class _Connection(H11Protocol):
         _connections[transport.get_extra_info("peername")] = transport
 
 
+async def body_of(receive: Any) -> bytes:
+    """The body of an ASGI request."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return body
+
+
 class Endpoint:
     """The application: ``calls`` by what they met, and the rows whose ``verdicts`` it gave."""
 
@@ -76,11 +85,7 @@ class Endpoint:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        asked = json.loads(body)
+        asked = json.loads(await body_of(receive))
         found = re.search(r"row (-?\d+):", str(asked["messages"]))
         row = int(found[1]) if found else -1  # a probe of the endpoint
         fault = self.fault(row)

@@ -292,7 +292,7 @@ def faults(curve: Mapping[int, float], costs: Costs) -> dict[str, Any]:
     long = replace(few, start_s=150.0, shape=replace(plan.shape, steps=16))
     one = replace(plan, replicas=1, load=512 * plan.load, shape=replace(plan.shape, steps=8))
     return {
-        "none of 512 replicas lost": _lost(plan, 0, costs),
+        "512 replicas, undisturbed": _lost(plan, 0, costs),
         "a tenth of 512 replicas lost": _lost(plan, 51, costs),
         "all of 64 replicas away for 30 s": _lost(replace(few, start_s=30.0), 64, costs),
         "all of 64 replicas away for 150 s": _lost(long, 64, costs),

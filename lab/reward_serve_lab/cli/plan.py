@@ -23,6 +23,7 @@ from reward_serve.cli.serve import (
 )
 from reward_serve.cli.serve import Template as JudgingTemplate
 from reward_serve.config.base import ConfigError
+from reward_serve.config.models import ResourcesConfig
 from reward_serve_lab.cli.options import progress
 
 _CALL_S, _VERDICT_S = 0.0035, 0.0003
@@ -181,10 +182,21 @@ def plan(
     except (ConfigError, ValueError) as error:
         progress.print(str(error), style="red", **PLAIN)
         raise typer.Exit(1) from None
-    (served,) = file.models
     if ingress > 1:
         file.content["proxy_location"] = "EveryNode"
-    cpus, of_gpus = served.resources.num_cpus or 0, served.resources.num_gpus or 0
+    progress.print(_sizes(run, replicas, file.models[0].resources))
+    if http:
+        several = "; a proxy on each node, among which trainers are spread" if ingress > 1 else ""
+        text = f"HTTP: at most {peak:.0f} verdicts/s; ingress replicas: {ingress}{several}"
+        progress.print(text, **PLAIN)
+    if (longest := run.beyond_s(replicas)) > _TIMEOUT_S / 2:
+        progress.print(f"set the clients' timeout_s to {2 * longest:.0f} or more", **PLAIN)
+    typer.echo(yaml.safe_dump(file.content, sort_keys=False), nl=False)
+
+
+def _sizes(run: Run, replicas: int, each: ResourcesConfig) -> Table:
+    """The planned number of replicas, in bold, beside others."""
+    cpus, of_gpus = each.num_cpus or 0, each.num_gpus or 0
     table = Table("replicas", "CPU cores", "GPUs", "judging, of a step", "after generation")
     for number in sorted({replicas // 2, replicas - 1, replicas, replicas + 1} - {0}):
         keeps_up = run.busy(number) < 1
@@ -194,11 +206,4 @@ def plan(
             f"{run.beyond_s(number):.2g} s" if keeps_up else "ever longer",
             style="bold" if number == replicas else None,
         )
-    progress.print(table)
-    if http:
-        several = "; a proxy on each node, among which trainers are spread" if ingress > 1 else ""
-        text = f"HTTP: at most {peak:.0f} verdicts/s; ingress replicas: {ingress}{several}"
-        progress.print(text, **PLAIN)
-    if (longest := run.beyond_s(replicas)) > _TIMEOUT_S / 2:
-        progress.print(f"set the clients' timeout_s to {2 * longest:.0f} or more", **PLAIN)
-    typer.echo(yaml.safe_dump(file.content, sort_keys=False), nl=False)
+    return table
