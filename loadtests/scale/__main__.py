@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from loadtests.reports import RESULTS, run_parts
-from loadtests.scale import costs, curve, nodes, virtual
+from loadtests.scale import costs, nodes, virtual
 
 
 def main(
@@ -32,7 +32,7 @@ def main(
         return {int(items): value for items, value in seconds.items()}
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "curve": curve.run,
+        "curve": costs.curve,
         "costs": costs.measure,
         "handle": lambda: nodes.curves(measured(), ["calm", "full"], counts, **small),
         "http": lambda: nodes.curves(measured(), ["calm"], counts[1::2], True, **small),

@@ -1,12 +1,14 @@
-"""The processor time that calls, items and messages of results cost each process.
+"""How long the engine takes for a verdict, and the processor time that its delivery costs.
 
-A call of one item is answered at once. Others are streams, of 2 items or of 64, all at the same
-time (one message of results) or one after another (64 messages). Their differences are the costs.
+The latter by calls, items and messages of results, for each process. A call of one item is answered
+at once. Others are streams, of 2 items or of 64, all at the same time (one message of results) or
+one after another (64 messages). Their differences are the costs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +16,20 @@ from typing import Any
 
 import psutil
 
+from deployments.local import console
+from examples.demo import SAMPLES
+from loadtests.bench.bare_engine import bare
+from loadtests.bench.common import PromptRenderer, load, marked, read_requests
 from loadtests.bench.waiting import WaitingReplica
 from loadtests.cluster import replica_served
 from reward_serve.client import Client, HttpRewardClient, RewardClient
+from reward_serve.config.engine import EngineConfig
+from reward_serve.engines.vllm import VllmEngine
 
+_ITEMS = (1, 2, 4, 8, 16, 32)
+_CALLS = 256
 _FEW, _MANY = 2, 64
-_RUN_S, _IN_FLIGHT = 5.0, 8
+_RUN_S, _CALLERS = 5.0, 8
 _APART_S = 0.015  # between results, so that each is a message
 _NAMES = {"waiting:ingress": "ingress", "ProxyActor": "proxy", "waiting:waiting": "replica"}
 
@@ -61,7 +71,7 @@ async def _used_by(seconds: list[float], made: Callable[[int], Client]) -> Count
             await client.ascore_batch(items)
             calls += 1
 
-    await asyncio.gather(*(caller() for _ in range(_IN_FLIGHT)))
+    await asyncio.gather(*(caller() for _ in range(_CALLERS)))
     return Counter({name: (used - before[name]) / calls for name, used in _used().items()})
 
 
@@ -74,3 +84,25 @@ def _used() -> Counter[str]:
             if title.startswith("ray::") and part in title:
                 used[name] += sum(process.info["cpu_times"][:2])
     return used
+
+
+def curve() -> dict[str, Any]:
+    """Mean seconds of the bundled judge's verdict by the number in flight, and their rate."""
+    return asyncio.run(_curve())
+
+
+async def _curve() -> dict[str, Any]:
+    with console.status("the engine starts"):
+        engine = await VllmEngine.start(EngineConfig(device="cpu"), num_cpus=2, num_gpus=0)
+    rendered = PromptRenderer(engine.tokenizer)
+    way = bare(engine, rendered.ids, logprob_token_ids=rendered.label_ids)
+    rows, marks = read_requests(SAMPLES), map("{:03}".format, itertools.count())
+    seconds, rates = {}, {}
+    for items in (32, *_ITEMS):  # the first only warms up
+        asked = (each for mark in marks for each in marked(rows, mark))
+        with console.status(f"{items} in flight"):
+            figures = await load(lambda _, a=asked: way([next(a)]), _CALLS, items)  # type: ignore[misc]
+        rates[str(items)] = figures["per_s"]
+        seconds[str(items)] = items / figures["per_s"]
+    engine.close()
+    return {"seconds": seconds, "verdicts_per_s": rates, "verdicts": _CALLS}

@@ -60,9 +60,9 @@ class Window:
 
     It doubles with each round of replies until a tenth of a round is refused (429) or the endpoint
     slows, to a median of twice the fastest round's. Then it shrinks, to what was not refused or to
-    what the endpoint answers at its fastest (at least 32), and grows by one a round. If all of a
-    round is refused, or some of single calls, it was not for their number: it doubles again. No
-    maintained package does this.
+    what the endpoint answers at its fastest (at least 32), and grows by one a round. If a
+    whole round is refused, or calls made one at a time are, the number of calls was not the cause,
+    and it goes on doubling. No maintained package does this.
     """
 
     def __init__(self, most: int) -> None:
